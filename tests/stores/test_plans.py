@@ -44,6 +44,14 @@ async def test_what_is_read_together_beside_single_statements_is_one_transaction
     """As a worker and its sweeps have it: they share a session, and an idle fleet is counted by its transactions."""
     store = PostgresStore(postgres_url, connecting=Connecting(connections=1))
     began = statement_of("SELECT pg_current_xact_id() AS own, current_setting('plan_cache_mode') AS plans")
+    async with store.reading() as tx:  # a session that has planned nothing once, as a keeper's may be
+        alone, *rest = [(await tx.rows(began))[0]["own"] for _ in range(5)]
+    assert len({*rest}) == 1 and alone != rest[0]
+    with pytest.raises(RuntimeError):
+        async with store.reading() as tx:
+            for _ in range(2):
+                await tx.rows(began)
+            raise RuntimeError("a reader that breaks off leaves no transaction open")
     numbers = []
     for _ in range(3):
         async with store.single_statement() as tx:

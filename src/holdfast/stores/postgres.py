@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -83,13 +83,15 @@ class PostgresStore:
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[PostgresTx]:
         """Planned each time. In a session that plans once that takes a transaction, which is no message more than to
-        switch it over and back, and one transaction for all that is read."""
+        switch it over and back. Elsewhere the first statement stands alone, as it does most often, and what is read
+        after it is one transaction: a look of thirty statements is two, and not thirty."""
         async with self._acquired() as connection:
             if self._sessions.needs_begin or self._sessions.plans_once(connection):
                 async with self._planned(connection) as tx:
                     yield tx
             else:
-                yield PostgresTx(connection)
+                async with AsyncExitStack() as rest:
+                    yield ReadingTx(connection, lambda: rest.enter_async_context(self._planned(connection)))
 
     def listen(self, channel: str, heed: Heed | None = None) -> Listener:
         if self._listening is None:
@@ -268,6 +270,21 @@ class PostgresTx:
     def run_callbacks(self) -> None:
         for callback in self._callbacks:
             callback()
+
+
+class ReadingTx(PostgresTx):
+    """Reads. `begin` begins a transaction for all that is read after the first statement."""
+
+    def __init__(self, connection: Any, begin: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(connection)
+        self._begin = begin
+        self._statements = 0
+
+    async def rows(self, statement: Statement, *, into: Any = None, **params: Any) -> Any:
+        self._statements += 1
+        if self._statements == 2:
+            await self._begin()
+        return await super().rows(statement, into=into, **params)
 
 
 async def _keep_session(connection: Any) -> None:
