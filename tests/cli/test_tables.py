@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.table import brief_error, from_now, table_of, unique_length
+from holdfast.cli.table import brief_error, from_now, lines, table_of, unique_length
 from tests.cli import shop
 from tests.cli.conftest import APP, Place
 
@@ -36,6 +36,16 @@ NOW = datetime(2030, 1, 1, 12, 0, tzinfo=UTC)
 )
 def test_a_time_is_told_from_now(moment: str, words: str) -> None:
     assert from_now(moment, NOW) == words
+
+
+def test_what_is_known_of_one_thing_is_a_line_each_and_what_is_not_is_left_out() -> None:
+    known = {"to": {"name": "Jörg"}, "tags": ["ü", 1], "count": 0, "held": False, "note": "", "error": None, "rows": []}
+    assert lines(known).plain.splitlines() == [
+        'to                 {"name": "Jörg"}',
+        'tags               ["ü", 1]',
+        "count              0",
+        "held               False",
+    ]
 
 
 def test_ids_are_as_long_as_it_takes_to_tell_them_apart() -> None:

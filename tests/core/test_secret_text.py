@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from holdfast.core.secret_text import TEXT_LENGTH_MAX, looks_random, redact_emails, redact_text
+from holdfast.core.secret_text import _RULES, TEXT_LENGTH_MAX, looks_random, redact_emails, redact_text
 
 # Secrets are put together here, so that no scanner takes this file for a leak.
 OPENAI = "sk-" + "proj-Ab12Cd34Ef56Gh78"
@@ -46,7 +46,37 @@ BY_SHAPE = [
     "SK" + "0123456789abcdef" * 2,
     "123456789:" + "AAF" + "x" * 32,
     "xai-" + "abcdef0123456789abcdef",
+    "xoxp-" + "123456789012-abcdef",
+    "AIza" + "SyA-1234567890_abcdefABCDEF",
+    "GOCSPX-" + "abcdef_012345",
+    "npm_" + "abcdef0123456789abcdef",
+    "hf_" + "AbCdEf0123456789",
+    "AROA" + "IOSFODNN7EXAMPLE",
+    "AIDA" + "IOSFODNN7EXAMPLE",
+    "gho_" + "16C7e42F292c6912E7710c838347Ae178B4a",
+    "pk_" + "test_4eC39HqLyjWDarjtT1zdp7dc",
+    "dop_v1_" + "0123456789abcdef0123",
+    "shpat_" + "0123456789abcdef0123",
+    "AGE-SECRET-KEY-1" + "QQPZRY9X8GF2TVDW0S3",
 ]
+
+
+SHAPES = next(rule.literals for rule in _RULES if "akia" in rule.literals)
+
+
+@pytest.mark.parametrize("literal", sorted(SHAPES - {"gsk_", "_live_", "_test_", "age-secret-key-"}))
+def test_every_shape_has_a_secret_here_that_its_own_literal_gives_away(literal: str) -> None:
+    """A rule runs only where a literal of it stands: without this one the secret would stay. The four hold another."""
+    others = SHAPES - {literal}
+    assert any(literal in secret.lower() and not any(o in secret.lower() for o in others) for secret in BY_SHAPE)
+
+
+@pytest.mark.spec("R8")
+@pytest.mark.parametrize(
+    "path", ["services/T01234567/B01234567/" + "AbCdEf0123456789AbCdEf01", "workflows/" + "T0123/A4567/89"]
+)
+def test_the_address_of_a_webhook_keeps_its_host_alone(path: str) -> None:
+    assert redact_text(f"POST hooks.slack.com/{path} said no") == "POST hooks.slack.com/[redacted] said no"
 
 
 @pytest.mark.spec("K7", "K17", "R8")

@@ -7,8 +7,11 @@ from dataclasses import replace
 import pytest
 
 from holdfast.core.provider import EffectClass
+from holdfast.errors import ProviderHeld
 from holdfast.kernel import operate
+from holdfast.kernel.ledger.look_into import look_into
 from holdfast.kernel.ledger.reconcile import reconcile_once
+from holdfast.kernel.turn import claim_one
 from holdfast.tables import effects
 from holdfast.testing import World
 from tests.kernel.places import Deploy
@@ -85,3 +88,29 @@ async def test_reconciliation_does_not_touch_what_is_sent_anew(deploy: Deploy) -
     async with world.kernel.store.transaction() as tx:
         assert not await effects.unsent(tx, key, 0, world.kernel.now()), "another number of sends: somebody began"
         assert await effects.unsent(tx, key, 1, world.kernel.now())
+
+
+@pytest.mark.spec("K12")
+@pytest.mark.parametrize("really", [True, False])
+async def test_a_doubtful_send_is_looked_into_once_it_must_have_arrived(deploy: Deploy, really: bool) -> None:
+    """`holdfast.kit.repair.look_into`, with which a stage asks what became of an earlier send."""
+    post, other = Post("lookup"), Post("neither")
+    world, job_id = await started(deploy, post)
+    world.script(post.provider, **{"timeout_after_effect" if really else "timeouts": 1})
+    await world.work()
+    world.clock.advance(30)
+    leased = await claim_one(world.kernel, "w9", job_id)
+    assert leased is not None
+    with pytest.raises(ProviderHeld, match="an earlier send may still arrive"):
+        await look_into(world.kernel, leased.job, post.provider, KEY)
+    world.clock.advance(31)
+    assert await look_into(world.kernel, leased.job, post.provider, "post:/letter/bob") is None, "never planned"
+    elsewhere = replace(other.provider, name="telex")
+    assert await look_into(world.kernel, leased.job, elsewhere, KEY) is None, "another's effect"
+    assert await look_into(world.kernel, leased.job, replace(post.provider, lookup=None), KEY) is None
+    assert post.lookups == 0
+    found = f"p-{post.tokens[0][:6]}" if really else None
+    assert await look_into(world.kernel, leased.job, post.provider, KEY) == found
+    assert ((await row_of(world))["status"], post.lookups) == ("sent" if really else "unknown", 1)
+    if really:
+        assert await look_into(world.kernel, leased.job, post.provider, KEY) == found and post.lookups == 1, "known"

@@ -164,7 +164,7 @@ class World:
         await self.work()
         while await self._wake():
             await self.work()
-        if self.kernel.registry.apps and any(app.queues for app in self.kernel.registry.apps):
+        if any(app.queues for app in self.kernel.registry.apps):
             await self._as_a_process(relay_once(self.kernel))
         self.check_troubles()
 

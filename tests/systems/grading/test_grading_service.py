@@ -74,6 +74,7 @@ async def test_a_duplicate_while_it_runs_is_ignored(pair: Pair) -> None:
     await pair.settle()
     assert (graded(pair), kinds(pair).count("completed")) == (1, 1)
     assert len(await pair.query(pair.service, "SELECT id FROM holdfast_jobs")) == 1
+    assert await pair.query(pair.service, "SELECT repeats FROM grading_jobs") == [{"repeats": 3}]
 
 
 @pytest.mark.spec("G4", "000.11", "002.9", "002.18", "003.10")
