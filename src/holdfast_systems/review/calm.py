@@ -88,8 +88,8 @@ def _secret(finding: Finding, line: str, *, trial: bool) -> Finding | None:
     match = _SECRET_KIND.search(finding.message)
     kind = match["kind"] if match else ""
     guess = kind in _GUESSES or (not kind and not is_known_key(line))
-    if _EXAMPLE.search(line):
-        return None
+    if _EXAMPLE.search(line) or (kind == "Private Key" and not is_known_key(line)):
+        return None  # shown, or spoken of
     if trial:
         return None if guess else replace(finding, severity="info")
     if guess and _COMMENT.match(line):

@@ -114,11 +114,18 @@ def _is_still_read(condition: str, guard: DiffLine, hunk: Hunk, signatures: Iter
     names = {name for name in _NAME.findall(asked) if not _ASKING.fullmatch(name)}
     for name in sorted(names):
         read = re.compile(rf"(?:(?<![\w$.])|(?<=\.\.\.)){re.escape(name)}(?![\w$])")
-        given = re.compile(rf"(?<![\w$.]){re.escape(name)}(?:\s*:[^=]+)?\s*:?=(?!=)|\b(?:for|as)\s+{re.escape(name)}\b")
+        held = _held_in(name)
+        given = re.compile(rf"(?<![\w$.])(?:{held})(?:\s*:[^=]+)?\s*:?=(?!=)|\b(?:for|as)\s+(?:{held})\b")
         taken = any(re.search(rf"\b{re.escape(name)}\b", signature) for signature in signatures)
         if any(map(read.search, following)) and not taken and not any(map(given.search, changed)):
             return True
     return False
+
+
+def _held_in(name: str) -> str:
+    """A pattern of a name and of its owners: who gives one of them another value gives one to all that it holds."""
+    parts = name.split(".")
+    return "|".join(re.escape(".".join(parts[: count + 1])) for count in range(len(parts)))
 
 
 def _is_answered(leaving: str, guard: DiffLine, hunk: Hunk) -> bool:

@@ -23,10 +23,14 @@ _BUNDLE = re.compile(
 _COMPILED = re.compile(
     r"Object\.defineProperty\(exports, ['\"]__esModule['\"]|^exports\.__esModule = true;?$"
     r"|^(?:var|const|let|function) (?:__extends|__awaiter|__export|__toESM|__defProp|__assign"
-    r"|_createClass|_classCallCheck|_interopRequireDefault|_interopRequireWildcard)\b|^//# sourceMappingURL=",
+    r"|_createClass|_classCallCheck|_interopRequireDefault|_interopRequireWildcard)\b|^//# sourceMappingURL="
+    r"|=== void 0 \? void 0 : ",
     re.MULTILINE,
 )
 _WRITTEN_LINE_MAX = 1_000
+_MANNERS = frozenset({"long-line", "trailing-space", "no-final-newline"})
+# Lao, Thai, Burmese, Khmer and Tibetan put no blanks between words; some put a blank of no width.
+_UNBLANKED = re.compile("[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff]")
 _RUN_BY_ITSELF = re.compile(r"if __name__ == |(?:async )?def (?:main|cli|run_cli)\b")
 _COMMAND_LINE = re.compile(r"^\s*(?:import|from)\s+(?:argparse|click|typer|optparse|fire|docopt|cmd)\b", re.MULTILINE)
 _IF = re.compile(r"\bif\b", re.IGNORECASE)
@@ -59,6 +63,7 @@ def unmeant(findings: list[Finding], changelist: Changelist, texts: dict[str, st
     broken = {finding.path for finding in findings if finding.rule == "invalid-syntax" and finding.critic == "ruff"}
     older = {path for path in broken if _OLD_PYTHON.search(texts.get(path, ""))}
     written = {path for path, text in texts.items() if is_written_by_a_program(text)}
+    typed = {path.removesuffix(".d.ts") for path in texts if path.endswith(".d.ts")}
     kept = []
     for finding in findings:
         if _is_shown(finding, texts.get(finding.path, "")):
@@ -69,6 +74,8 @@ def unmeant(findings: list[Finding], changelist: Changelist, texts: dict[str, st
         line = lines[finding.line - 1] if 0 < finding.line <= len(lines) else ""
         plain = "".join(line.split())
         moved = len(plain) >= _MOVED_CHARS_MIN and plain in gone
+        if finding.rule in _MANNERS and finding.path.endswith(".js") and finding.path[:-3] in typed:
+            continue  # a compiler wrote both this file and its types
         if finding.rule in _ALWAYS_TOLD or not (
             moved or finding.path in written or _is_meant(finding, line, lines, texts.get(finding.path, ""))
         ):
@@ -104,6 +111,10 @@ def _is_meant(finding: Finding, line: str, lines: list[str], content: str) -> bo
         return tried or explained or _is_named_in_a_comment(finding, lines) or _only_imports(content)
     if rule == "F821":
         return path_kind(finding.path) == "trial" and not _OWN_NAMES.search(content)
+    if rule == "PLE2515":
+        return bool(_UNBLANKED.search(line))
+    if rule == "B006":
+        return _is_overload(number, content)
     if rule == "B019":
         return bool(_BOUNDED.search(line))
     if rule == "eslint(no-cond-assign)":
@@ -125,6 +136,20 @@ def _only_imports(content: str) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return len(body) > 1 and all(isinstance(node, ast.Import | ast.ImportFrom | ast.Expr) for node in body)
+
+
+def _is_overload(number: int, content: str) -> bool:
+    """Whether a line belongs to a signature that is there for type checkers only."""
+    try:
+        nodes = list(ast.walk(ast.parse(content)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return any(
+        node.lineno <= number <= (node.end_lineno or 0)
+        and any(ast.unparse(decorator).endswith("overload") for decorator in node.decorator_list)
+        for node in functions
+    )
 
 
 def _is_an_answer(finding: Finding, lines: list[str], content: str) -> bool:

@@ -32,6 +32,14 @@ def test_a_check_of_what_is_declared_anew_is_not_missed(path: str, before: str, 
     assert [rule for _, rule in guards(_diff(path, before, undeclared))] == ["removed-guard"]
 
 
+def test_a_check_of_what_comes_from_elsewhere_now_is_not_missed() -> None:
+    before = "const type = paths[p];\nif (type.value === undefined) {\n  continue;\n}\nrun(type.value);\n"
+    after = "const type = withValues[i];\nrun(type.value);\n"
+    assert guards(_diff("a.js", before, after)) == []
+    unchanged = after.replace("withValues[i]", "paths[p]")
+    assert [rule for _, rule in guards(_diff("a.js", before, unchanged))] == ["removed-guard"]
+
+
 def test_a_wider_handler_that_keeps_the_error_is_meant() -> None:
     def widened(handler: str) -> list[tuple[int, str]]:
         before = f"try:\n    serve()\nexcept OSError as error:\n    {handler}\n"

@@ -58,6 +58,10 @@ def test_a_check_that_goes_with_what_it_checked_is_not_missed() -> None:
         ("a.py", "# Loaded now, and not in the first request.\nimport encodings.idna\n"),
         ("src/_compat.py", "import collections as collections_abc\n\ncallable = callable\n"),
         ("a.py", "from b import *\n\nnames = read()\n"),
+        ("a.py", "DAYS = ['\u0ea7\u0eb1\u0e99\u200b\u0eaa\u0eb8\u0e81']\n"),
+        ("a.py", "from typing import overload\n\n\n@overload\ndef merge(keys: int, weights=[]) -> bool: ...\n"),
+        ("a.py", "is_key = 'BEGIN OPENSSH PRIVATE KEY' in str()\n"),
+        ("a.js", f"{'x' * 150} = (_a = this.shim) === null || _a === void 0 ? void 0 : _a.shell;\n"),
         ("a.py", 'class Url:\n    """\n    https://ada:a%20secret@host.de:1234/path\n    """\n'),
         ("a.js", "// => { username: 'ada', password: 'engine-no-1' }\nread();\n"),
         ("a.js", "console.trace('passing an array is deprecated');\n"),
@@ -74,6 +78,14 @@ async def test_its_neighbours_that_nobody_means_do() -> None:
         (1, "F401"),
         (3, "F821"),
     }
+    wrong = "DAY = 'so\u200bon'\n\n\ndef merge(keys, weights=[]) -> bool: ...\n"
+    assert rules(await reviewed(added("a.py", wrong)), "a.py") == {(1, "PLE2515"), (4, "B006")}
     assert rules(await reviewed(added("a.js", "console.log('here');\n")), "a.js") == {(1, "debugging")}
     secret = "const login = { username: 'ada', password: 'engine-no-1' };\n"
     assert {rule for _, rule in rules(await reviewed(added("a.js", secret)), "a.js")} == {"secret"}
+
+
+async def test_a_script_that_comes_with_its_types_was_written_by_a_compiler() -> None:
+    script, types = added("a.js", "x" * 161 + ";\n"), added("a.d.ts", "export declare const a: string;\n")
+    assert rules(await reviewed(script), "a.js") == {(1, "long-line")}
+    assert rules(await reviewed(script + types), "a.js") == set()
