@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -60,6 +61,48 @@ def test_a_child_can_open_connect_start_and_signal_nothing(fork: bool) -> None:
     if sys.platform != "linux" or os.uname().machine not in _AUDIT_ARCHITECTURES:
         pytest.skip("the filter is for Linux on two architectures")
     assert probe.weaknesses(Sandbox(NAME, fork=fork)) == []
+
+
+CONFINED = """
+import errno, os, sys
+import holdfast_systems.sandbox.confine as confining
+{before}
+confining.confine(confining.Confines(cpu_s=1, memory_bytes=256 << 20, output_bytes=1_000, wall_s=9), None)
+try:
+    {does}
+except MemoryError:
+    os._exit(errno.ENOMEM)
+except OSError as error:
+    os._exit(error.errno)
+os._exit(0)
+"""
+MEASURES = {
+    "memory": ("", "bytes(1 << 30)", errno.ENOMEM),
+    "time": ("", "while True: pass", -signal.SIGXCPU),
+    "output": ("", "os.write(1, bytes(1_000)) and os.write(1, bytes(1))", errno.EFBIG),
+    "files, by Landlock alone": (
+        "confining.filter_calls = bool",
+        'confining._landlock_version() and os.open("/", os.O_RDONLY) or os._exit(errno.EACCES)',
+        errno.EACCES,
+    ),
+    "files, by seccomp alone": (
+        "confining._close_file_system = bool",
+        'os.open("/", os.O_RDONLY)',
+        errno.EPERM,
+    ),
+}
+
+
+@pytest.mark.spec("C9", "K30")
+@pytest.mark.parametrize("measure", MEASURES)
+def test_each_measure_stands_by_itself(measure: str) -> None:
+    """Some hold the same line, so that one of them may be missing on a system: the others must not hide that."""
+    before, does, ends = MEASURES[measure]
+    if sys.platform != "linux" or os.uname().machine not in _AUDIT_ARCHITECTURES:
+        pytest.skip("the filter is for Linux on two architectures")
+    with tempfile.TemporaryFile() as output:
+        code = CONFINED.format(before=before, does=does)
+        assert subprocess.run([sys.executable, "-c", code], stdout=output, timeout=60).returncode == ends
 
 
 @pytest.mark.spec("C9")

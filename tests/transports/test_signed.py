@@ -118,11 +118,12 @@ def unreadable(values: bytes) -> bytes:
 
 @pytest.mark.spec("K30", "G5")
 def test_messages_without_readable_properties_are_never_merged() -> None:
-    def arrived(values: bytes, *, again: bool = False) -> str | None:
+    def arrived(values: bytes, *, again: bool = False, body: bytes = b"alike") -> str | None:
         _, _, header = pamqp.frame.unmarshal(_decodable(unreadable(values)))
-        message: Any = SimpleNamespace(header=header, body=b"alike", redelivered=again)
+        message: Any = SimpleNamespace(header=header, body=body, redelivered=again)
         return delivery_of("q", message).message_id
 
     ids = [arrived(b"\xff\xfe"), arrived(b"\xff\xfe"), arrived(b"\xff\xfd")]
     assert all(ids) and len(set(ids)) == 3
     assert arrived(b"\xff\xfe", again=True) == arrived(b"\xff\xfe", again=True) != arrived(b"\xff\xfd", again=True)
+    assert arrived(b"\xff\xfe", again=True) != arrived(b"\xff\xfe", again=True, body=b"other"), "of one length"

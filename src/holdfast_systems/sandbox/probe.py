@@ -12,10 +12,12 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 
 from holdfast_systems.sandbox.parent import Confines, Sandbox, SandboxDown
 from holdfast_systems.sandbox.task import Options, Task
 
+_FILES_LOOKED_AT = 64
 _CONFINES = Confines(cpu_s=5, memory_bytes=512 << 20, output_bytes=1 << 20, wall_s=30.0)
 
 
@@ -52,11 +54,18 @@ def _attempts(parent: int) -> dict[str, Callable[[], object]]:
         "open files": lambda: os.open(sys.executable, os.O_RDONLY),
         "list folders": lambda: os.listdir("/"),
         "write files": lambda: os.open(tempfile.gettempdir(), os.O_RDWR | os.O_TMPFILE),
+        "use files of others": _find_file,
         "open connections": socket.socket,
         "start processes": _start_process,
         "signal processes": lambda: os.kill(parent, 0),
         "raise its limits": lambda: resource.setrlimit(resource.RLIMIT_CPU, (10, resource.RLIM_INFINITY)),
     }
+
+
+def _find_file() -> None:
+    """An open file beside input, output and complaints; OSError if there is none."""
+    if not any(_works(partial(os.fstat, number)) for number in range(3, _FILES_LOOKED_AT)):
+        raise OSError
 
 
 def _start_process() -> None:

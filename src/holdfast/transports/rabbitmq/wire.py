@@ -42,9 +42,10 @@ def delivery_of(queue: str, message: DeliveredMessage) -> Delivery:
     properties = message.header.properties
     headers = properties.headers
     message_id = properties.message_id or None
-    if message_id is not None and message_id.startswith(UNREADABLE) and not message.redelivered:
-        # It comes for the first time, so it is another message than any before, were it alike to the last byte.
-        message_id = f"{message_id}-{uuid4()}"
+    if message_id is not None and message_id.startswith(UNREADABLE):
+        # What comes for the first time is another message than any before, were it alike to the last byte.
+        again = hashlib.sha256(message.body).hexdigest()[:32] if message.redelivered else uuid4()
+        message_id = f"{message_id}-{again}"
     return Delivery(
         queue=queue,
         body=message.body,
