@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import gzip
+import socket
 import ssl
 import tracemalloc
 import zlib
@@ -43,7 +44,9 @@ Reply = Callable[[bytes], bytes]
 
 
 @asynccontextmanager
-async def server(reply: Reply, *, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+async def server(
+    reply: Reply, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[int]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             writer.write(reply(await reader.readuntil(b"\r\n\r\n")))
@@ -53,7 +56,7 @@ async def server(reply: Reply, *, host: str = "127.0.0.1", tls: ssl.SSLContext |
         finally:
             writer.close()
 
-    listening = await asyncio.start_server(serve, host, 0, ssl=tls)
+    listening = await asyncio.start_server(serve, host, port, ssl=tls)
     async with listening:
         yield listening.sockets[0].getsockname()[1]
 
@@ -179,8 +182,11 @@ async def test_the_connection_goes_to_the_address_that_was_checked() -> None:
 
 @pytest.mark.spec("G16")
 async def test_a_second_address_is_tried_when_the_first_does_not_listen() -> None:
-    async with server(lambda _: ok(b"sound"), host="127.0.0.2") as port:
-        fetched = await fetch(f"http://{HOST}:{port}/", LOCAL, resolver=Names(["127.0.0.1", "127.0.0.2"]))
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))  # nobody else listens there meanwhile
+        port = deaf.getsockname()[1]
+        async with server(lambda _: ok(b"sound"), host="127.0.0.2", port=port):
+            fetched = await fetch(f"http://{HOST}:{port}/", LOCAL, resolver=Names(["127.0.0.1", "127.0.0.2"]))
     assert fetched.content == b"sound"
 
 
