@@ -223,8 +223,6 @@ class Kernel:
     """From where its scans begin."""
     aggregates: Aggregates = field(default_factory=Aggregates, init=False, repr=False)
     """How far messages of busy aggregates are published."""
-    is_broker_away: bool = field(default=False, init=False, repr=False)
-    """Whether the broker did not take what this process published last."""
     looking: set[asyncio.Task[None]] = field(default_factory=set, init=False, repr=False)
 
     def __post_init__(self) -> None:
