@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import App
 from holdfast.core.aggregates import BUSY, LOOK_MS
-from holdfast.errors import StoreUnavailable, TransportDown, Unroutable
+from holdfast.errors import StoreUnavailable, Unroutable
 from holdfast.kernel.kernel import Kernel, Tuning
 from holdfast.kernel.relay import relay_once
 from holdfast.stores.seam import Tx
@@ -126,29 +126,4 @@ async def test_a_relay_that_lost_the_database_looks_at_the_whole_past_again(
         with pytest.raises(StoreUnavailable):
             await publish(kernel, clock, "lost")
     assert not kernel.aggregates.begins
-    await close_all(place)
-
-
-async def test_a_broker_that_stays_away_is_asked_before_any_message_is_leased(
-    place: Place, clock: HandClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Hours of tries leave no version of the same rows behind."""
-
-    async def declare(queues: object) -> None:
-        if broker.down:
-            raise TransportDown("away")
-
-    broker = Broker()
-    monkeypatch.setattr(broker, "declare", declare)
-    kernel = place.kernel(app, clock=clock, transport=broker)
-    async with kernel.store.transaction() as tx:
-        await put(tx, kernel, "one")
-    broker.down = True
-    for _ in range(3):
-        with pytest.raises(TransportDown):
-            await relay_once(kernel)
-        clock.advance(30)
-    assert broker.tried == ["one"]
-    broker.down = False
-    assert [await relay_once(kernel), await relay_once(kernel)] == [1, 0] and broker.names == ["one"]
     await close_all(place)

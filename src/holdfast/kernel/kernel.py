@@ -230,8 +230,6 @@ class Kernel:
     """From where its scans begin."""
     aggregates: Aggregates = field(default_factory=Aggregates, init=False, repr=False)
     """How far messages of busy aggregates are published."""
-    is_broker_away: bool = field(default=False, init=False, repr=False)
-    """Whether the broker did not take what this process published last."""
     tick_at: int | None = field(default=None, init=False, repr=False)
     """When the next schedule was due at the last look: a hint of when to look again."""
     looking: set[asyncio.Task[None]] = field(default_factory=set, init=False, repr=False)

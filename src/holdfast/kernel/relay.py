@@ -63,12 +63,9 @@ async def relay_once(kernel: Kernel, *, asks_first: bool = False) -> int:
     """Publish one batch; returns how many messages were confirmed. Raises `TransportDown` if the broker is. An idle
     relay `asks_first` whether there is any."""
     assert kernel.transport is not None, "a relay needs a transport"
-    if kernel.is_broker_away:  # asked before any row is leased: each try would leave versions of the same rows behind
-        await kernel.transport.declare(())
     with kernel.aggregates.unless_broken_off():
         answers = await _relay_batch(kernel, asks_first)
     down = next((answer for answer in answers if isinstance(answer, TransportDown)), None)
-    kernel.is_broker_away = down is not None
     if down is not None:
         raise down
     return sum(answer is None for answer in answers)
