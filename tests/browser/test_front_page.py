@@ -264,9 +264,8 @@ async def test_the_view_that_somebody_wanted_survives_the_organisations_sign_in(
     try:
         await page.route("**/login?next=*", invite)
         await page.route("**/login/oidc?*", sign_in)
-        await page.goto(f"{place.address}/login?next=console#jobs?q=state%3Adead")
+        await page.goto(f"{place.address}/login?next=console#jobs?q=owner%3Anobody")
         await page.get_by_role("link", name="Sign in with your organisation").click()
-        await page.get_by_role("heading", name="Jobs that fit state:dead").wait_for()
-        assert await page.get_by_role("button", name="Replay all that fit").count() == 0, "a viewer only looks"
+        await page.get_by_role("heading", name="Jobs that fit owner:nobody").wait_for()
     finally:
         await context.close()
