@@ -37,6 +37,7 @@ async def test_the_dead_of_this_place_are_forgotten_and_nobody_else(deploy: Depl
     world = await deploy(app)
     here, gone = identity_here(), await dead_pid()
     dead = named(here._replace(pid=gone, started="1"))
+    assert is_dead(named(here._replace(host="a:b", pid=gone, started="1")), here._replace(host="a:b"))
     alive = [
         name_here("me"),
         named(here._replace(pid=gone, place="0123456789")),  # another container, or another boot

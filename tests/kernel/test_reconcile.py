@@ -37,6 +37,8 @@ async def test_reconciliation_looks_backfills_and_never_sends(deploy: Deploy, re
     assert await reconcile_once(world.kernel) == 1
     assert (await row_of(world))["status"] == ("sent" if really else "planned")
     assert post.delivered == int(really) and await reconcile_once(world.kernel) == 0
+    world.clock.advance(3_600)
+    assert (await reconcile_once(world.kernel), post.lookups) == (0, 1), "what is known is not asked for again"
 
 
 @pytest.mark.spec("K12")

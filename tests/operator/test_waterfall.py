@@ -199,6 +199,12 @@ def test_a_pause_that_is_over_before_a_worker_comes_is_two_gaps() -> None:
     )
 
 
+@pytest.mark.parametrize("ends", ["cancelled", "expired", "parked", "resumed"])
+def test_a_gap_lasts_until_the_job_moves_and_not_until_something_else_is_noted(ends: str) -> None:
+    events = [event(1, 1, "retried", 10, error_class="BAD"), event(2, 1, "noted", 12), event(3, 1, ends, 17)]
+    assert [(bar.since, bar.until) for bar in draw_waterfall(events, [], [], {}, "s")][:1] == [(10, 17)]
+
+
 def test_calls_and_effects_say_what_came_of_them() -> None:
     call = Call("s", 1, "bank", 6, 3, "failed", 503, "UPSTREAM_503", 7, None)
     fine = call._replace(outcome="ok", status=None, error_class=None, started_at=5)

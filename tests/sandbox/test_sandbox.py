@@ -23,11 +23,23 @@ import pytest
 from holdfast_systems.sandbox import probe
 from holdfast_systems.sandbox.parent import Confines, Sandbox, SandboxDown, SandboxExit
 from holdfast_systems.sandbox.seccomp import _AUDIT_ARCHITECTURES, _program
+from holdfast_systems.sandbox.server import _exactly
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="reads /proc")
 
 NAME = "holdfast_systems.sandbox.probe:TASK"
 CONFINES = Confines(cpu_s=5, memory_bytes=512 << 20, output_bytes=1 << 20, wall_s=30.0)
+
+
+def test_a_line_that_is_hung_up_gives_what_came() -> None:
+    ours, theirs = socket.socketpair()
+    ours.settimeout(2)
+    theirs.sendall(b"abc")
+    theirs.sendall(b"defgh")
+    assert _exactly(ours, 6) == b"abcdef"
+    theirs.close()
+    assert _exactly(ours, 6) == b"gh"
+    ours.close()
 
 
 @pytest.fixture(scope="module")

@@ -283,3 +283,12 @@ def test_a_wrapped_address_is_as_public_as_what_it_wraps(address: object) -> Non
         == is_public(f"2606:4700::200:5efe:{address}")
         == is_public(str(address))
     )
+
+
+@pytest.mark.parametrize(
+    ("takes_users", "why"),
+    [(False, "it carries credentials that are not taken here"), (True, "its user is unreadable")],
+)
+def test_why_a_user_in_an_address_is_refused_is_told(takes_users: bool, why: str) -> None:
+    with pytest.raises(CallError, match=why):
+        read_location("https://ann:p%zw@example.org/a", AddressRules(userinfo=takes_users))
