@@ -23,7 +23,8 @@ _BUNDLE = re.compile(
 _COMPILED = re.compile(
     r"Object\.defineProperty\(exports, ['\"]__esModule['\"]|^exports\.__esModule = true;?$"
     r"|^(?:var|const|let|function) (?:__extends|__awaiter|__export|__toESM|__defProp|__assign"
-    r"|_createClass|_classCallCheck|_interopRequireDefault|_interopRequireWildcard)\b|^//# sourceMappingURL="
+    r"|_createClass|_classCallCheck|_inherits|_inheritsLoose|_setPrototypeOf"
+    r"|_interopRequireDefault|_interopRequireWildcard)\b|^//# sourceMappingURL="
     r"|=== void 0 \? void 0 : ",
     re.MULTILINE,
 )
@@ -37,6 +38,7 @@ _IF = re.compile(r"\bif\b", re.IGNORECASE)
 _ASKED = re.compile(r"verbose|debug|silent|quiet|log_?level|print|dump", re.IGNORECASE)
 # A file of tests that has none of these is data: who runs it gives it its names.
 _OWN_NAMES = re.compile(r"^\s*(?:import|from|def|async def|class)\s|\blambda\b", re.MULTILINE)
+_MAPPED = re.compile(r"\bMapped\[.*['\"]\w+['\"]")
 _OLD_PYTHON = re.compile(
     r"^\s*print\s+[\"'%]|^\s*except\s+[\w.]+\s*,\s*\w+\s*:|^\s*raise\s+[\w.]+\s*,|^\s*(?:from|import)\s+[\w.]+\.async\b",
     re.MULTILINE,
@@ -110,7 +112,8 @@ def _is_meant(finding: Finding, line: str, lines: list[str], content: str) -> bo
         explained = number > 1 and lines[number - 2].lstrip().startswith("#")
         return tried or explained or _is_named_in_a_comment(finding, lines) or _only_imports(content)
     if rule == "F821":
-        return path_kind(finding.path) == "trial" and not _OWN_NAMES.search(content)
+        mapped = _MAPPED.search(line) is not None  # SQLAlchemy finds the class by its name
+        return mapped or (path_kind(finding.path) == "trial" and not _OWN_NAMES.search(content))
     if rule == "PLE2515":
         return bool(_UNBLANKED.search(line))
     if rule == "B006":

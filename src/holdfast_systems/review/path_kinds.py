@@ -13,13 +13,13 @@ _FOREIGN = re.compile(
     r"|\.(lock|sum|map|snap|svg|po|pot)$|\.min\.(js|css)$|[.-][0-9a-f]{8,}\.(js|css)$"
     r"|[._-]generated\.|_pb2(_grpc)?\.pyi?$|\.pb\.go$"
     r"|(^|/)(test[-_]?data|__fixtures__|__snapshots__)/"
-    r"|(^|/)(package-lock\.json|pnpm-lock\.yaml|go\.sum|poetry\.lock|Cargo\.lock)$",
+    r"|(^|/)(package-lock\.json|pnpm-lock\.yaml|go\.sum|poetry\.lock|Cargo\.lock|PKG-INFO)$",
     re.IGNORECASE,
 )
 # What tests read or compare with is as its test needs it: such a folder somewhere below the first one of tests.
 _TESTS = re.compile(r"(^|/)(tests?|spec|__tests__)(?=/)", re.IGNORECASE)
 _TEST_DATA = re.compile(
-    r"/(test-?data|data|cases|fixtures?|resources|samples?|sample_data|snapshots?|expected|golden|inputs?|outputs?|corpus)/",
+    r"/(test-?data|data|cases|sources?|fixtures?|resources|samples?|sample_data|snapshots?|expected|golden|inputs?|outputs?|corpus)/",
     re.IGNORECASE,
 )
 # Tests, examples, scripts and documents: printing and made-up passwords are their business.
