@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.tables import batch
@@ -15,6 +15,8 @@ anything = st.text(st.characters(codec=None))
 
 @pytest.mark.spec("K19")
 @given(st.lists(anything))
+@example(["a\0b"])
+@example(["a\ud83db"])
 def test_no_text_carries_a_nul_or_a_lone_surrogate_to_the_database(texts: list[str]) -> None:
     for text in json.loads(batch.text(texts)):
         assert "\0" not in text
