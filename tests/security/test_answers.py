@@ -18,6 +18,7 @@ from holdfast.errors import CallError
 from holdfast.http.key_set import KeySet
 from holdfast.http.oidc import OidcProvider
 from holdfast.http.problem import Problem
+from holdfast.providers import outbound
 from holdfast.providers.bounded import ANSWER_BYTES_MAX
 from holdfast.providers.openai import OpenAIClient
 from holdfast.providers.outbound import OutboundPolicy, fetch
@@ -157,3 +158,11 @@ async def test_a_rude_answer_costs_a_bounded_time_and_memory(
             assert asker in (fetches_keys, signs_in) and "127.0.0.1" not in str(error)
         assert server.sent < 3 * ANSWER_BYTES_MAX + (8 << 20)
     assert monotonic() - began < (8 if asker in (fetches_keys, signs_in) else 20)
+
+
+def test_a_piece_of_an_answer_unfolds_no_further_than_what_may_come() -> None:
+    """64 KiB of it may hold 64 MiB: the size is known before they are there."""
+    url = httpx.URL("https://example.org/")
+    inflater = outbound._inflater("gzip", url)
+    assert inflater is not None
+    assert len(outbound._inflate(inflater, gzip.compress(b" " * 10_000_000), 1_000, url)) == 1_000

@@ -38,6 +38,7 @@ READY = b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 ROUTES = {
     b"GET /static/holdfast.css": b"",
     b"GET /console": b"",
+    b"GET /login/callback": b"",
     b"POST /api/jobs": b"{}",
     b"POST /api/submissions": b"{}",
 }

@@ -328,7 +328,7 @@ HOSTILE = {
     "unknown words of seven letters": _unknown_words(" "),
     "unknown words, one sentence each": _unknown_words("! "),
     "unknown words joined by apostrophes": _unknown_words("'"),
-    "unknown words among common ones": _unknown_words(" the and ", 900),
+    "half unknown words": " ".join(random.Random(3).choices((_unknown_words(" ") + TEXTS[1] * 20).split(), k=4_500)),
     "common words with a long joined one in between": _unknown_words("' the and of", 700),
     "words of two letters": " ".join(random.Random(3).choices([a + b for a in LOWER for b in LOWER], k=10_000)),
     "marks that combine": "".join(letter + "\u0301\u0320" * 5 for letter in TEXTS[0][:2_700]),
