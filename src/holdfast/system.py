@@ -140,7 +140,7 @@ class OpenSystem:
     @property
     def is_awaited(self) -> bool:
         """Whether its database has not answered yet, in a process that only shows it, or does so no more, in one that
-        serves several (`engines.reachable`)."""
+        serves several (`operator.reachable`)."""
         return self.kernel.is_away or self.kernel.duties.get(SHOW) == AWAITED
 
     def duties(self, asked: Duties) -> Duties:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from holdfast.cli import cli
 from holdfast.cli.serve import begin_to_show, show_later
-from holdfast.engines import reachable, run
+from holdfast.engines import run
 from holdfast.engines.run import await_schema
 from holdfast.errors import SettingsError, StoreUnavailable
 from holdfast.http.app import create_app
@@ -26,6 +26,7 @@ from holdfast.kernel.loop import AWAITED
 from holdfast.kernel.submit import submit
 from holdfast.kernel.upkeep.schema import bring_forward
 from holdfast.main import close_systems, named_databases, open_systems
+from holdfast.operator import reachable
 from holdfast.settings import Settings
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.sqlite import SqliteStore
