@@ -2,7 +2,7 @@
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.services.fixtures", "tests.spec_table", "tests.order", "tests.strict"]
+pytest_plugins = ["tests.services.fixtures", "tests.spec_table", "tests.order", "tests.strict", "tests.cpu"]
 
 # One profile at home and on a build server, where Hypothesis would draw the same examples for ever. How long an example
 # takes says how busy the machine is, not what the code does.

@@ -2,46 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import logging
 import sqlite3
-import warnings
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Annotated, Any
 
-import aiosqlite
 import asyncpg
 import psycopg
 import pytest
 import sqlalchemy
 from pydantic import AfterValidator
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.ext.asyncio import async_sessionmaker
+from sqlalchemy.orm import sessionmaker
 
-from holdfast import App, Context, InvalidInput, Job, SyncClient, enqueue, enqueue_many, stage
-from holdfast.errors import BadDeclaration, StoreError, UsageError
-from holdfast.stores.clock import SystemClock
-from holdfast.testing import world
-from tests.kernel.places import Place, close_all, rows
+from holdfast import Context, InvalidInput, Job, SyncClient, enqueue, enqueue_many, stage
+from holdfast.errors import StoreError, UsageError
+from tests.door.shipping import Order, Ship, app, async_engine, now, sync_url
+from tests.kernel.places import Place
 
 pytestmark = pytest.mark.spec("K1")
-app = App("door")
-
-
-@dataclass
-class Order:
-    id: int
-
-
-@app.job()
-class Ship(Job[Order]):
-    @stage()
-    async def pack(self, ctx: Context, order: Order) -> None: ...
 
 
 def weighed(grams: int) -> int:
@@ -66,10 +47,6 @@ class Undeclared(Job[Order]):
 
 
 class Inheriting(Ship): ...
-
-
-def now(**options: Any) -> Callable[[Any], Any]:
-    return lambda connection: enqueue(connection, Ship, Order(1), **options)
 
 
 MISTAKES: list[tuple[Callable[[Any], Any], str]] = [
@@ -176,19 +153,6 @@ def test_a_transaction_that_has_failed_is_named(place: Place) -> None:
         connection.rollback()
 
 
-def sync_url(place: Place) -> str:
-    if place.dialect == "sqlite":
-        return f"sqlite:///{place.url}"
-    return place.url.replace("postgresql://", "postgresql+psycopg://")
-
-
-def async_engine(place: Place, **options: Any) -> Any:
-    url = f"sqlite+aiosqlite:///{place.url}"
-    if place.dialect == "postgres":
-        url = place.url.replace("postgresql://", "postgresql+asyncpg://")
-    return create_async_engine(url, **options)
-
-
 @pytest.mark.parametrize(
     ("make", "name"),
     [
@@ -216,161 +180,3 @@ async def test_a_cursor_is_refused_with_its_connection_named(place: Place) -> No
     connection = sqlite3.connect(place.url) if place.dialect == "sqlite" else psycopg.connect(place.url)
     with closing(connection), pytest.raises(InvalidInput, match=r"not a \w+\.Cursor: give it the connection"):
         enqueue(connection.cursor(), Ship, Order(1))
-
-
-@asynccontextmanager
-async def sync_autocommit(place: Place) -> AsyncIterator[Any]:
-    connection: Any = (
-        sqlite3.connect(place.url, isolation_level=None)
-        if place.dialect == "sqlite"
-        else psycopg.connect(place.url, autocommit=True)
-    )
-    with closing(connection):
-        yield connection
-
-
-@asynccontextmanager
-async def async_autocommit(place: Place) -> AsyncIterator[Any]:
-    if place.dialect == "sqlite":
-        async with aiosqlite.connect(place.url, isolation_level=None) as connection:
-            yield connection
-    else:
-        async with await psycopg.AsyncConnection.connect(place.url, autocommit=True) as connection:
-            yield connection
-
-
-@asynccontextmanager
-async def asyncpg_without_transaction(place: Place) -> AsyncIterator[Any]:
-    connection = await asyncpg.connect(place.url)
-    try:
-        yield connection
-    finally:
-        await connection.close()
-
-
-@asynccontextmanager
-async def asyncpg_pool(place: Place) -> AsyncIterator[Any]:
-    async with asyncpg.create_pool(place.url, min_size=1, max_size=1) as pool:
-        yield pool
-
-
-@asynccontextmanager
-async def sqlalchemy_autocommit(place: Place) -> AsyncIterator[Any]:
-    engine = sqlalchemy.create_engine(sync_url(place))
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        yield connection
-    engine.dispose()
-
-
-@asynccontextmanager
-async def sqlalchemy_autocommit_session(place: Place) -> AsyncIterator[Any]:
-    engine = sqlalchemy.create_engine(sync_url(place), isolation_level="AUTOCOMMIT")
-    with Session(engine) as session:
-        yield session
-    engine.dispose()
-
-
-@asynccontextmanager
-async def sqlalchemy_async_autocommit(place: Place) -> AsyncIterator[Any]:
-    engine = async_engine(place)
-    try:
-        async with engine.connect() as connection:
-            yield await connection.execution_options(isolation_level="AUTOCOMMIT")
-    finally:
-        await engine.dispose()
-
-
-@asynccontextmanager
-async def sqlalchemy_async_autocommit_session(place: Place) -> AsyncIterator[Any]:
-    engine = async_engine(place, isolation_level="AUTOCOMMIT")
-    try:
-        async with AsyncSession(engine) as session:
-            yield session
-    finally:
-        await engine.dispose()
-
-
-ON_BOTH = [
-    sync_autocommit,
-    async_autocommit,
-    sqlalchemy_autocommit,
-    sqlalchemy_autocommit_session,
-    sqlalchemy_async_autocommit,
-    sqlalchemy_async_autocommit_session,
-]
-UNSAFE = [("sqlite", way) for way in ON_BOTH]
-UNSAFE += [("postgres", way) for way in (*ON_BOTH, asyncpg_without_transaction, asyncpg_pool)]
-
-
-@pytest.mark.parametrize("place, way", UNSAFE, indirect=["place"], ids=[f"{d}-{way.__name__}" for d, way in UNSAFE])
-async def test_what_commits_by_itself_is_refused_unless_the_caller_says_so(place: Place, way: Any) -> None:
-    kernel = place.kernel(app, clock=SystemClock())
-    async with way(place) as connection:
-        for ask in (lambda: enqueue(connection, Ship, Order(1)), lambda: enqueue_many(connection, Ship, [Order(1)])):
-            with pytest.raises(
-                InvalidInput, match=r"has no open transaction, .* begin one .*first, or say autocommit=True"
-            ):
-                ask()
-        assert await rows(kernel.store, "SELECT id FROM holdfast_jobs") == []
-        enqueued = enqueue(connection, Ship, Order(1), autocommit=True)
-        if not isinstance(enqueued, str):  # a sync connection has it written already
-            await enqueued
-        assert len(await rows(kernel.store, "SELECT id FROM holdfast_jobs")) == 1
-    await close_all(place)
-
-
-async def test_autocommit_within_a_transaction_that_was_begun_is_no_autocommit(place: Place) -> None:
-    async with sync_autocommit(place) as connection:
-        connection.execute("BEGIN")
-        enqueue(connection, Ship, Order(1))
-        connection.execute("ROLLBACK")
-    store = place.open(SystemClock())
-    assert await rows(store, "SELECT id FROM holdfast_jobs") == []
-    await close_all(place)
-
-
-@pytest.fixture
-async def session(place: Place) -> AsyncIterator[AsyncSession]:
-    engine = async_engine(place)
-    async with AsyncSession(engine) as opened, opened.begin():
-        yield opened
-    await engine.dispose()
-
-
-@pytest.mark.parametrize("ask", [now(), lambda session: enqueue_many(session, Ship, [Order(1)])])
-async def test_a_forgotten_await_is_a_warning_and_an_error_line(
-    session: AsyncSession, ask: Callable[[Any], Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    with pytest.warns(RuntimeWarning, match=r"The enqueue\w* of 'door\.ship' was never awaited: nothing is enqueued"):
-        ask(session)
-        gc.collect()
-    assert [(record.levelno, record.name) for record in caplog.records] == [(logging.ERROR, "holdfast")]
-
-
-async def test_one_that_is_awaited_in_any_way_gives_no_warning(session: AsyncSession) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert await enqueue(session, Ship, Order(1))
-        assert await asyncio.create_task(enqueue(session, Ship, Order(2)))
-        assert await asyncio.wait_for(enqueue_many(session, Ship, [Order(3)]), 10)
-        cancelled = asyncio.create_task(enqueue(session, Ship, Order(4)))
-        cancelled.cancel()
-        await asyncio.wait([cancelled])
-        gc.collect()
-
-
-async def test_in_a_world_a_forgotten_await_fails_the_test_at_once(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match=r"'door\.ship' was never awaited: nothing is enqueued"):
-        async with world(app) as w:
-            async with aiosqlite.connect(tmp_path / "any.db") as connection:
-                enqueue(connection, Ship, Order(1))
-            await w.tick()
-            raise BadDeclaration("the tick goes on")
-
-
-async def test_in_a_world_any_coroutine_that_is_forgotten_fails_the_test() -> None:
-    async def notify() -> None: ...
-
-    with pytest.raises(AssertionError, match=r"'.*notify' was never awaited"):
-        async with world(app):
-            notify()  # type: ignore[unused-coroutine]

@@ -330,11 +330,9 @@ def certificate(name: str, folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
         .sign(key, hashes.SHA256())
     )
-    plain = serialization.NoEncryption()
-    form = serialization.PrivateFormat.PKCS8
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     file = folder / "server.pem"
-    pem = serialization.Encoding.PEM
-    file.write_bytes(key.private_bytes(pem, form, plain) + made.public_bytes(pem))
+    file.write_bytes(key.private_bytes(pem, form, serialization.NoEncryption()) + made.public_bytes(pem))
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving.load_cert_chain(file)
     return serving, ssl.create_default_context(cadata=made.public_bytes(pem).decode())
