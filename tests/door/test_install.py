@@ -152,7 +152,10 @@ def test_the_library_knows_no_system() -> None:
 
 def test_the_licence_is_in_the_distribution() -> None:
     assert "Apache License\n" in (REPOSITORY / "LICENSE").read_text()
-    assert (PROJECT["license"], PROJECT["license-files"]) == ("Apache-2.0", ["LICENSE"])
+    assert (PROJECT["license"], PROJECT["license-files"]) == (
+        "Apache-2.0 AND OFL-1.1",
+        ["LICENSE", "src/holdfast/http/static/holdfast-sans-LICENSE.txt"],
+    ), "the pages' typeface has one of its own"
     assert "Typing :: Typed" in PROJECT["classifiers"]
 
 

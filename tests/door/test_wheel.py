@@ -112,7 +112,8 @@ def test_systems_and_proof_are_wheels_of_their_own(python: Path, tmp_path: Path,
 
 def test_the_wheel_holds_its_licence_and_what_is_no_python(python: Path) -> None:
     (site,) = python.parents[1].glob("lib/python*/site-packages")
-    assert [path.name for path in site.glob("holdfast-*.dist-info/licenses/*")] == ["LICENSE"]
+    licences = [path for path in site.glob("holdfast-*.dist-info/licenses/**/*") if path.is_file()]
+    assert sorted(path.name for path in licences) == ["LICENSE", "holdfast-sans-LICENSE.txt"]
     for pattern in ("**/*.sql", "**/*.html", "**/*.js", "**/py.typed"):
         ours = {
             path.relative_to(REPOSITORY / "src" / "holdfast") for path in (REPOSITORY / "src/holdfast").glob(pattern)

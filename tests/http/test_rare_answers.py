@@ -22,6 +22,7 @@ from holdfast.http.idempotency import parse_key
 from holdfast.http.limits import Used, UserLimits
 from holdfast.http.principal import Principal
 from holdfast.http.problem import Problem, of_exception, response_of
+from holdfast.operator.attention import AttentionNotice, Topic
 from holdfast.operator.snapshot import Lane, Snapshot
 from holdfast.settings import Settings
 
@@ -264,7 +265,8 @@ def test_every_gauge_of_a_scrape() -> None:
     """The age is of those that are due; a store that is away asks for a person, and is no number."""
     lanes = [Lane("wishes", "queued", 4, 9.0), Lane("wishes", "processing", 2, 77.0)]
     seen = Snapshot(1_000, lanes, 5, 6.0, {}, breakers=[], effects=[("mail", "unknown", 3)], workers_alive=7)
-    families = metrics._families([("well", seen), ("away", None)])
+    asking = [AttentionNotice(Topic.UNDECLARED, "page", "2 jobs wait.", number=2, subject="wishes")]
+    families = metrics._families([("well", seen, []), ("away", None, asking)])
     found = {
         (each.name.removeprefix("holdfast_"), *each.labels.values()): each.value
         for family in families
@@ -278,4 +280,4 @@ def test_every_gauge_of_a_scrape() -> None:
         ("outbox_lag_seconds", "well"): 6, ("dead_letters_open", "well"): 0, ("effects", "well", "mail", "unknown"): 3,
         ("oldest_transaction_seconds", "well"): 0, ("dead_row_versions", "well"): 0,
     }  # fmt: skip
-    assert "away" in {labels[1] for labels in asks} and min(asks.values()) >= 1, "what asks is never nothing"
+    assert asks == {("asks_for_a_person", "away", "undeclared", "page", "wishes"): 2}

@@ -40,18 +40,6 @@ def children_spawned_twice_after_a_crash() -> Iterator[None]:
 
 
 @contextmanager
-def join_taken_by_a_lost_attempt() -> Iterator[None]:
-    """It takes the join from the keeper, who would have woken the attempt that waits for it."""
-
-    async def take(ctx: Any, join: Any) -> None:
-        async with ctx.kernel.store.transaction() as tx:
-            await joins.move(tx, join.id, "sealed", "joined", ctx.now())
-
-    with swapped(children, "_take", take):
-        yield
-
-
-@contextmanager
 def checkpoint_used_before_it_is_stored() -> Iterator[None]:
     async def store(ctx: Any, run: str, text: str) -> None:
         """Later, with the stage's result; which is never, if the worker dies first."""
@@ -106,7 +94,6 @@ def address_stored_whole() -> Iterator[None]:
 MUTANTS = (
     Mutant(parent_woken_before_its_last_child, ("S25", "L1"), 60),
     Mutant(children_spawned_twice_after_a_crash, ("S25",), 60),
-    Mutant(join_taken_by_a_lost_attempt, ("L1",), 60),
     Mutant(checkpoint_used_before_it_is_stored, ("S25",), 100),
     Mutant(early_answer_lost, ("S25",), 60),
     Mutant(child_survives_its_parents_cancellation, ("S25",), 100),

@@ -38,7 +38,7 @@ _IF = re.compile(r"\bif\b", re.IGNORECASE)
 _ASKED = re.compile(r"verbose|debug|silent|quiet|log_?level|print|dump", re.IGNORECASE)
 # A file of tests that has none of these is data: who runs it gives it its names.
 _OWN_NAMES = re.compile(r"^\s*(?:import|from|def|async def|class)\s|\blambda\b", re.MULTILINE)
-_MAPPED = re.compile(r"\bMapped\[.*['\"]\w+['\"]")
+_MAPPED = re.compile(r"\bMapped\[[^'\"\n]{0,200}['\"]\w+['\"]")
 _OLD_PYTHON = re.compile(
     r"^\s*print\s+[\"'%]|^\s*except\s+[\w.]+\s*,\s*\w+\s*:|^\s*raise\s+[\w.]+\s*,|^\s*(?:from|import)\s+[\w.]+\.async\b",
     re.MULTILINE,
