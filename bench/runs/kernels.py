@@ -13,7 +13,7 @@ from holdfast.kernel.submit import JobToEnqueue, prepare
 from holdfast.main import open_store
 from holdfast.operator.audit import audit
 
-CONCURRENCY = 400
+CONCURRENCY = 800
 CALLERS = 32
 app = App("bench")
 remote = Provider("remote", effects="token", timeout_s=30.0)

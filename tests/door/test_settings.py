@@ -202,7 +202,7 @@ def test_a_lease_holds_three_renewals_and_no_number_is_zero() -> None:
 def test_what_nobody_can_set_is_this() -> None:
     set_by_nobody = {
         "breaker_s": 1, "reconcile_s": 30, "reconcile_grace_s": 60, "relay_retries_max": 8, "relay_backoff_cap_s": 30,
-        "prune_s": 60, "wake_s": 1, "schedule_s": 1, "inbox_retention_s": 7_776_000, "claim_batch": 200,
+        "prune_s": 60, "wake_s": 1, "schedule_s": 1, "inbox_retention_s": 7_776_000, "claim_batch": 400,
         "ramp_first": 10, "ramp_every_s": 1,
     }  # fmt: skip
     assert {name: value for name, value in asdict(Tuning()).items() if name in set_by_nobody} == set_by_nobody

@@ -169,7 +169,7 @@ def correction_mails_everybody_again() -> Iterator[None]:
 
 MUTANTS = (
     Mutant(correction_mails_everybody_again, ("R4",), 150),
-    Mutant(sixth_send, ("R3",), 400),
+    Mutant(sixth_send, ("R3",), 600),
     Mutant(every_failed_send_given_back, ("R3",), 400),
     Mutant(another_body_makes_a_second_job, ("R1", "S1"), 60),
     Mutant(review_marked_before_it_is_sent, ("R7", "S6"), 40),

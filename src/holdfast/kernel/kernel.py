@@ -64,7 +64,7 @@ class Tuning:
     schedule_s: float = 1.0
     retention_s: float = 30 * 86_400.0
     inbox_retention_s: float = 90 * 86_400.0
-    claim_batch: int = 200
+    claim_batch: int = 400
     ramp_first: int = 10
     ramp_every_s: float = 1.0
     migrate_lock_s: float = 1.0
