@@ -72,6 +72,8 @@ def test_who_is_known_by_name_is_not_charged_to_the_address() -> None:
         ("192.0.2.7", "192.0.2.7"),
         ("_hidden", ""),
         ("x" * 5_000, ""),
+        ("2001:db8:1:2::1%" + "z" * 48, "2001:db8:1:2::"),
+        ("2001:db8:1:2::1%" + "z" * 49, ""),
     ],
 )
 def test_an_address_of_ipv6_is_its_network(client: str, address: str) -> None:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from time import monotonic
 
@@ -27,6 +28,8 @@ BURST_S = 10
 KEYS_MAX = 10_000
 HELD_PER_CALLER, HELD_MAX = 64 << 20, 512 << 20
 """Bytes of bodies that are on their way or at work: of one caller, and in all."""
+ADDRESS_LENGTH_MAX = 64
+"""More than any address has, with its zone."""
 CALLER = "holdfast.caller"
 """Where the scope of a request keeps who was authenticated."""
 
@@ -140,6 +143,11 @@ def address_of(scope: Scope) -> str:
 
 def subscriber_of(text: str) -> str:
     """Whose an address is, as far as it can tell: itself, or its network. What a proxy names otherwise is all one."""
+    return _subscriber_of(text) if len(text) <= ADDRESS_LENGTH_MAX else ""
+
+
+@lru_cache(maxsize=1_024)
+def _subscriber_of(text: str) -> str:
     try:
         address = ip_address(text)
     except ValueError:

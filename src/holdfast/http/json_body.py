@@ -56,7 +56,10 @@ def json_complaint(body: bytes) -> str | None:
 def _is_wide(body: bytes) -> bool:
     """Whether it is JSON in UTF-16 or UTF-32, which Python's parser reads too: there a bracket is not one byte. What
     comes without a type may be a sound or a picture, with NULs of its own."""
-    encoding = json.detect_encoding(body[:4])
+    head = body[:4]
+    if head.isascii() and 0 not in head:
+        return False
+    encoding = json.detect_encoding(head)
     if encoding.startswith("utf-8"):
         return False
     try:
