@@ -10,13 +10,13 @@ import pytest
 
 from holdfast import App
 from holdfast.core.aggregates import BUSY, LOOK_MS
-from holdfast.errors import StoreUnavailable, Unroutable
+from holdfast.errors import StoreUnavailable, TransportDown, Unroutable
 from holdfast.kernel.kernel import Kernel, Tuning
 from holdfast.kernel.relay import relay_once
 from holdfast.stores.seam import Tx
 from holdfast.tables import outbox
 from holdfast.testing import HandClock
-from tests.kernel.brokers import Broker
+from tests.kernel.brokers import Broker, Heard
 from tests.kernel.places import Place, close_all, rows
 from tests.proof.mutants_floors import set_aside_for_good, writers_are_not_asked
 
@@ -125,4 +125,31 @@ async def test_a_relay_that_lost_the_database_looks_at_the_whole_past_again(
         with pytest.raises(StoreUnavailable):
             await publish(kernel, clock, "lost")
     assert not kernel.aggregates.begins
+    await close_all(place)
+
+
+async def test_a_broker_that_stays_away_is_asked_before_any_message_is_leased(
+    place: Place, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hours of tries leave no version of the same rows behind, and what is stale is warned of all the same."""
+
+    async def declare(queues: object) -> None:
+        if broker.down:
+            raise TransportDown("away")
+
+    broker = Broker()
+    monkeypatch.setattr(broker, "declare", declare)
+    kernel, watch = place.kernel(app, clock=clock, transport=broker), Heard()
+    kernel.watch = watch
+    async with kernel.store.transaction() as tx:
+        await put(tx, kernel, "one")
+    broker.down = True
+    for _ in range(4):
+        with pytest.raises(TransportDown):
+            await relay_once(kernel)
+        clock.advance(30)
+    assert broker.tried == ["one"]
+    assert watch.counts["outbox_stale"] == 1, "it is over its minute at the last try"
+    broker.down = False
+    assert [await relay_once(kernel), await relay_once(kernel)] == [1, 0] and broker.names == ["one"]
     await close_all(place)

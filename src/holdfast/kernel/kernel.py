@@ -232,6 +232,8 @@ class Kernel:
     """How far messages of busy aggregates are published."""
     tick_at: int | None = field(default=None, init=False, repr=False)
     """When the next schedule was due at the last look: a hint of when to look again."""
+    is_broker_away: bool = field(default=False, init=False, repr=False)
+    """Whether the broker did not take what this process published last."""
     looking: set[asyncio.Task[None]] = field(default_factory=set, init=False, repr=False)
     queues_left: set[str] = field(default_factory=set, init=False, repr=False)
     """Queues of the loaded apps in which jobs stand and that their code does not name, as far as was looked."""

@@ -22,7 +22,7 @@ from holdfast.kernel.upkeep.floors import OUTBOX, follow_aggregates, watch_outbo
 from holdfast.stores.seam import Tx
 from holdfast.tables import outbox, secrets
 from holdfast.tables.outbox import ClaimedMessage
-from holdfast.transports.seam import Message
+from holdfast.transports.seam import Message, Transport
 
 # While one batch waits for its confirms others are claimed and marked: 200 messages in flight, in batches of 50.
 STREAMS = 4
@@ -63,12 +63,29 @@ async def relay_once(kernel: Kernel, *, asks_first: bool = False) -> int:
     """Publish one batch; returns how many messages were confirmed. Raises `TransportDown` if the broker is. An idle
     relay `asks_first` whether there is any."""
     assert kernel.transport is not None, "a relay needs a transport"
+    if kernel.is_broker_away:
+        await _await_broker(kernel, kernel.transport)
     with kernel.aggregates.unless_broken_off():
         answers = await _relay_batch(kernel, asks_first)
     down = next((answer for answer in answers if isinstance(answer, TransportDown)), None)
+    kernel.is_broker_away = down is not None
     if down is not None:
         raise down
     return sum(answer is None for answer in answers)
+
+
+async def _await_broker(kernel: Kernel, transport: Transport) -> None:
+    """Ask a broker that was away before any row is leased: each try would leave two versions of the same rows behind.
+    Raises `TransportDown` if it still is, after the warning that comes with the rows otherwise."""
+    try:
+        await transport.declare(())
+    except TransportDown:
+        floor = kernel.floors.outbox.floors.get(OUTBOX, BOTTOM)
+        async with kernel.store.reading() as tx:
+            waiting = await outbox.lag(tx, floor)
+        if waiting.oldest is not None:
+            _warn_of_stale(kernel, waiting.pending, waiting.oldest)
+        raise
 
 
 async def _relay_batch(kernel: Kernel, asks_first: bool) -> Sequence[TransportError | None]:
@@ -79,7 +96,8 @@ async def _relay_batch(kernel: Kernel, asks_first: bool) -> Sequence[TransportEr
     watch_outbox(kernel)
     if not rows:
         return []
-    _warn_of_stale(kernel, rows, now)  # before the broker is asked: one that swallows everything keeps nobody waiting
+    # Before the broker is asked: one that swallows everything keeps nobody waiting for the warning.
+    _warn_of_stale(kernel, len(rows), min(row.created_at for row in rows))
     await kernel.failpoint("relay.after_claim")
     sealed = await _sealed(kernel, rows)
     answers = await asyncio.gather(*[_publish(kernel, row, sealed.get(row.aggregate_id, {})) for row in rows])
@@ -188,8 +206,8 @@ async def _set_back(kernel: Kernel, tx: Tx, token: str, row: ClaimedMessage, why
         kernel.watch.count("outbox_set_aside")
 
 
-def _warn_of_stale(kernel: Kernel, rows: Sequence[ClaimedMessage], now: int) -> None:
-    oldest = min(row.created_at for row in rows)
-    if now - oldest > kernel.tuning.outbox_stale_s * 1_000:
-        kernel.watch.log("outbox.stale", age_ms=now - oldest, rows=len(rows))
+def _warn_of_stale(kernel: Kernel, number: int, oldest_at: int) -> None:
+    age_ms = kernel.now() - oldest_at
+    if age_ms > kernel.tuning.outbox_stale_s * 1_000:
+        kernel.watch.log("outbox.stale", age_ms=age_ms, rows=number)
         kernel.watch.count("outbox_stale")
