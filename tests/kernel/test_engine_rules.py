@@ -102,6 +102,21 @@ async def test_what_stood_in_for_a_loop_closes_its_connection(kernel: Kernel) ->
     assert closed == ["closed"]
 
 
+async def test_a_worker_that_ends_just_after_its_last_job_leaves_no_thread(kernel: Kernel) -> None:
+    class EndedMeanwhile(Renewal):
+        def _look(self, now: float, waited_s: float) -> None:
+            super()._look(now, waited_s)
+            self._over.set()
+            self._begun.set()
+
+    renewal = EndedMeanwhile(kernel, "w", lambda: False)
+    renewal._tick_s = 0.01
+    renewal.start()
+    renewal.begin()
+    await asyncio.to_thread(renewal.join, 5)
+    assert not renewal.is_alive()
+
+
 def test_a_bell_is_rung_again_after_a_while_and_what_is_due_no_longer_is_forgotten() -> None:
     bells = RungRecently("q", again_s=30.0)
     due = [("a", 1), ("b", 1)]

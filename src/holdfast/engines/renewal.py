@@ -91,7 +91,7 @@ class Renewal(threading.Thread):
             self._look(time.monotonic(), time.monotonic() - looked_at)
             if not self._is_busy() and self._asked_at is None:
                 self._begun.clear()
-                if self._is_busy():  # it began in between
+                if self._is_busy() or self._over.is_set():  # it began, or the worker ended, in between
                     self._begun.set()
         self._close()
 
