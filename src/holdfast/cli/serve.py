@@ -190,10 +190,11 @@ def _server(app: FastAPI, settings: Settings, grace_s: float) -> _ServerBesideDu
 def _listening(settings: Settings) -> socket.socket:
     """The socket, bound before anything is opened: whoever comes early waits a moment, and a taken port is told."""
     try:
-        family, kind, _, _, address = socket.getaddrinfo(
+        family, kind, protocol, _, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        listening = socket.socket(family, kind)
+        # With its protocol, by which asyncio sees that it is TCP and lets no answer wait for the last one's receipt.
+        listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen(2_048)
