@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
+from contextlib import suppress
 
 import pytest
 
-from holdfast.cli.serve import _listening
+from holdfast.cli.serve import _listening, _LogFile
 from holdfast.settings import Settings, read
 
 
@@ -25,3 +27,13 @@ async def test_no_answer_waits_for_the_receipt_of_the_one_before(host: str) -> N
             _, writer = await asyncio.open_connection(*listening.getsockname()[:2])
             assert await accepted.get()
             writer.close()
+
+
+def test_a_log_on_a_full_disk_is_a_sentence_and_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    log = logging.Logger("of-this-test")
+    log.addHandler(_LogFile("/dev/full"))
+    for number in range(3):
+        log.warning("line %d", number)
+    assert capfd.readouterr().err == "The log /dev/full cannot be written now: [Errno 28] No space left on device.\n"
+    with suppress(OSError):  # what is left of the lines does not fit either
+        log.handlers[0].close()

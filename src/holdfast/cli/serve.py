@@ -205,10 +205,21 @@ def _listening(settings: Settings) -> socket.socket:
     return listening
 
 
+class _LogFile(logging.FileHandler):
+    """A file that cannot be written is said so once, in a sentence; its lines are lost."""
+
+    _is_lost = False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not self._is_lost:
+            self._is_lost = True
+            print(f"The log {self.baseFilename} cannot be written now: {sys.exc_info()[1]}.", file=sys.stderr)
+
+
 def _log_to_file(settings: Settings) -> None:
     folder = Path(settings.data_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(folder / "holdfast.log")
+    handler = _LogFile(folder / "holdfast.log")
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
 
