@@ -39,6 +39,10 @@ FORMS = [
     f"https://host/x?#?{SECRET}",
     f"https://:{SECRET}@/x",
     f"git+https://u:{SECRET}@host/x",
+    *(f"https://{SECRET}{sign}a@host/x" for sign in "?#"),
+    f"https://ann:12#{SECRET}/b@host/x",
+    *(f"https://host/x{sign}sig={SECRET}" for sign in ("%3F", "%3f", "%23", ";", "&", ";a;", "/y;v=1&")),
+    f"https://host/x;jsessionid={SECRET}?a=1",
 ]
 
 
@@ -86,6 +90,7 @@ def test_nothing_of_a_secret_is_left_in_what_is_logged(form: str) -> None:
     "text",
     [
         *("https://host/a/b", "git@github.com:a/b", "/srv/repo", "no address", "a://b", "https://host/@scope/x"),
+        *("https://host/x;", "https://host/a;b/c", "https://host/a&b", "see https://host/x; then y=z"),
         *('{"a": "x?y@z"}', "/srv/a@b/c", "/srv/a.b?x", "who wrote a.py? me", "//srv/repo"),
     ],
 )

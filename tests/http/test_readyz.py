@@ -9,11 +9,20 @@ from pathlib import Path
 from unittest.mock import patch
 
 import httpx
+import psycopg
 import pytest
 from tests.http.wishes import app, web_for
 
 from holdfast import App
-from holdfast.errors import StoreFull, StoreReadOnly, StoreStandby, StoreUnavailable
+from holdfast.errors import (
+    StoreConflict,
+    StoreForbidden,
+    StoreFull,
+    StoreReadOnly,
+    StoreStandby,
+    StoreStarting,
+    StoreUnavailable,
+)
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.operator import outside
 from holdfast.operator.attention import Topic
@@ -92,12 +101,34 @@ async def test_a_read_only_postgresql_is_called_that(postgres_url: str, settings
     assert (answer.status_code, answer.json()["systems"]["wishes"]) == (503, "the database is read only")
 
 
+@pytest.mark.slow
+async def test_a_role_that_may_only_read_is_called_that(postgres_url: str, settings: Settings) -> None:
+    kernel = await prepared(PostgresStore(postgres_url))
+    await kernel.store.close()
+    role = f"reads_{postgres_url.rpartition('/')[2]}"
+    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as owner:
+        await owner.execute(f"CREATE ROLE {role} LOGIN".encode())
+        await owner.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}".encode())
+        try:
+            store = PostgresStore(postgres_url.replace("holdfast@", f"{role}@"))
+            async with asking(settings, Kernel(store=store, registry=Registry([app]))) as client:
+                answer = await client.get("/readyz")
+        finally:
+            await owner.execute(f"DROP OWNED BY {role}".encode())
+            await owner.execute(f"DROP ROLE {role}".encode())
+    assert answer.status_code == 503
+    assert "may not write to the database" in answer.json()["systems"]["wishes"]
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [
         (StoreFull("PostgreSQL cannot write, its disk is full"), "disk full"),
         (StoreReadOnly("..."), "read only"),
         (StoreStandby("..."), "standby"),
+        (StoreStarting("..."), "starts"),
+        (StoreForbidden("..."), "permission denied"),
+        (StoreConflict("..."), "refuses a write"),
         (StoreUnavailable("..."), "does not answer"),
         (TimeoutError(), "does not answer"),
     ],

@@ -190,10 +190,11 @@ def _server(app: FastAPI, settings: Settings, grace_s: float) -> _ServerBesideDu
 def _listening(settings: Settings) -> socket.socket:
     """The socket, bound before anything is opened: whoever comes early waits a moment, and a taken port is told."""
     try:
-        family, kind, _, _, address = socket.getaddrinfo(
+        family, kind, protocol, _, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        listening = socket.socket(family, kind)
+        # With its protocol, by which asyncio sees that it is TCP and lets no answer wait for the last one's receipt.
+        listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen(2_048)
@@ -204,10 +205,21 @@ def _listening(settings: Settings) -> socket.socket:
     return listening
 
 
+class _LogFile(logging.FileHandler):
+    """A file that cannot be written is said so once, in a sentence; its lines are lost."""
+
+    _is_lost = False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not self._is_lost:
+            self._is_lost = True
+            print(f"The log {self.baseFilename} cannot be written now: {sys.exc_info()[1]}.", file=sys.stderr)
+
+
 def _log_to_file(settings: Settings) -> None:
     folder = Path(settings.data_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(folder / "holdfast.log")
+    handler = _LogFile(folder / "holdfast.log")
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
 

@@ -4,7 +4,8 @@
                                    mask_addresses    https://[redacted]@host/a?[redacted]   what a log line holds
 
 An address whose authority is not plainly `host` or `host:port`, or may be the beginning of a user's with an `@` in what
-looks like its path, shows its scheme only: a password with a slash in it would otherwise pass for a path.
+looks like its path or query, shows its scheme only: a password with a slash in it would otherwise pass for a path. A
+path ends where a mistyped query begins: at an encoded `?` or `#`, or at a parameter (`;jsessionid=`, `&token=`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ _PROSE = re.compile(r"[{\[]\s*[{\[\"\]}]|\"|(?!(?i:https?|ssh):|[A-Za-z][A-Za-z0
 """What is no address: JSON, or a text that begins with a plain word, unless it begins with a spoilt scheme."""
 _AT = re.compile(r"@|%40")
 _SIGN = re.compile(r"[@?#]|%(?:40|3[Ff]|23)")
+_PARAMETERS = re.compile(r"%(?:3[Ff]|23)|[;&][^;&/=]*=")
 _SEALED = re.compile(r"\?sealed=(\d{1,9})(?![\w&=%.-])")
 
 
@@ -96,6 +98,9 @@ def _split(text: str) -> tuple[str, str, str, str] | None:
     head = re.split(r"[?#]", rest, maxsplit=1)[0]
     authority, slash, path = head.partition("/")
     user, _, host = authority.rpartition("@")
-    if (host and _HOST.fullmatch(host) is None) or (_AT.search(path) is not None and (user or not host or ":" in host)):
+    behind = path if slash else rest[len(head) :]
+    is_part = not slash or user or not host or ":" in host
+    if (host and _HOST.fullmatch(host) is None) or (is_part and _AT.search(behind) is not None):
         return whole["scheme"], rest, "", ""
-    return whole["scheme"], user, f"{host}{slash}{path}", rest[len(head) :]
+    path = _PARAMETERS.split(path, maxsplit=1)[0]
+    return whole["scheme"], user, f"{host}{slash}{path}", rest[len(authority) + len(slash) + len(path) :]

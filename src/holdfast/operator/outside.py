@@ -10,7 +10,16 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from holdfast.engines.run import SHOW
-from holdfast.errors import StoreBusy, StoreError, StoreFull, StoreReadOnly, StoreStandby
+from holdfast.errors import (
+    StoreBusy,
+    StoreDown,
+    StoreError,
+    StoreForbidden,
+    StoreFull,
+    StoreReadOnly,
+    StoreStandby,
+    StoreStarting,
+)
 from holdfast.kernel.kernel import Kernel
 from holdfast.system import OpenSystem
 from holdfast.tables import workers
@@ -80,10 +89,17 @@ async def _write_trouble(kernel: Kernel) -> str | None:
 
 def in_words(error: StoreError | TimeoutError) -> str:
     """What is the matter with a database, for people."""
-    if isinstance(error, StoreStandby):
-        return "the database is a standby: it takes no writes until it is promoted"
-    if isinstance(error, StoreReadOnly):
-        return "the database is read only"
-    if isinstance(error, StoreFull):
-        return "the disk of the database is full (disk full)"
-    return "the database does not answer"
+    return next(words for kind, words in _WORDS.items() if isinstance(error, kind))
+
+
+_WORDS: dict[type[Exception], str] = {
+    StoreStandby: "the database is a standby: it takes no writes until it is promoted",
+    StoreStarting: "the database starts, or recovers from a crash",
+    StoreReadOnly: "the database is read only",
+    StoreFull: "the disk of the database is full (disk full)",
+    StoreForbidden: "the role of the connection may not write to the database (permission denied)",
+    StoreDown: "the database does not answer",
+    TimeoutError: "the database does not answer",
+    StoreError: "the database refuses a write that it should take",
+}
+"""The finer kinds before those that they are kinds of."""
