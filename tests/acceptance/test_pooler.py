@@ -24,6 +24,7 @@ from tests.acceptance.deployment import Deployment, all_ended, rows
 from tests.acceptance.process import until
 from tests.acceptance.test_restarts import Told, client, noticed
 from tests.acceptance.verify import verify
+from tests.services.child import free_ports
 from tests.services.pgbouncer import PgBouncer
 
 pytestmark = pytest.mark.slow
@@ -198,6 +199,19 @@ async def test_what_a_pooler_refuses_is_named(postgres_url: str, pgbouncer: Begi
     await planned(blind)  # prepared in the one session that there is
     with psycopg.connect(bouncer.url(postgres_url)) as other:
         other.execute("SELECT 1")  # which is now another's, until it commits
-        with pytest.raises(StoreUnavailable, match="HOLDFAST_POOLER=transaction"):
+        with pytest.raises(StoreUnavailable, match="HOLDFAST_POOLER=transaction") as caught:
             await planned(blind)
+        assert "statement_cache_size" not in str(caught.value), "an option that Holdfast does not have"
     await blind.close()
+
+
+@pytest.mark.spec("K28")
+async def test_an_address_at_which_nothing_is_heard_is_named(postgres_url: str, pgbouncer: Begin) -> None:
+    pooled_url = pgbouncer("transaction").url(postgres_url)
+    nobody = f"postgresql://holdfast@127.0.0.1:{free_ports(1)[0]}"
+    for listen_url, cause in ((pooled_url, "leads to a pooler"), (nobody, "cannot be reached"), (postgres_url, "")):
+        store = PostgresStore(pooled_url, connecting=Connecting(listen_url=listen_url))
+        found = await store.examine()
+        assert found.hears is (cause == "")
+        assert [cause in problem for problem in found.problems] == [True] * bool(cause), found
+        await store.close()

@@ -63,6 +63,13 @@ def minute_forgets_what_has_ended() -> Iterator[None]:
 
 
 @contextmanager
+def unclaimed_forgotten() -> Iterator[None]:
+    """What was let in more than a minute ago, and starts only now, is no start of this minute."""
+    with respelled(turns.sql, "begun", ("THEN 1 ELSE 0 END AS lately", "THEN 0 ELSE 0 END AS lately")):
+        yield
+
+
+@contextmanager
 def long_runners_forgotten() -> Iterator[None]:
     """What had begun when the key was counted last has no place in the next count."""
     with respelled(turns.sql, "begun", ("j.id = CAST(e.key AS /*id*/)", "j.id = CAST(e.key AS /*id*/) AND 1 = 0")):
@@ -111,6 +118,7 @@ MUTANTS = (
     Mutant(place_lost_with_its_job, ("L1",), 60),
     Mutant(place_lost_with_its_worker, ("S26",), 60),
     Mutant(minute_forgets_what_has_ended, ("S26",), 60),
+    Mutant(unclaimed_forgotten, ("S26",), 200),
     Mutant(limit_for_each_round, ("S26",), 60),
     Mutant(long_runners_forgotten, ("S26",), 60),
     Mutant(starts_elsewhere_unseen, ("S26",), 60),

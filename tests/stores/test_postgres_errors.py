@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import asyncpg
+import psycopg
 import pytest
+from psycopg import sql
 
 from holdfast.errors import (
     SchemaMismatch,
@@ -14,6 +18,7 @@ from holdfast.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.postgres_errors import translating
 
 
@@ -42,3 +47,28 @@ def test_an_error_of_the_driver_is_one_of_ours(raised: Exception, meant: type[St
     with pytest.raises(StoreError) as caught, translating():
         raise raised
     assert type(caught.value) is meant
+
+
+@pytest.mark.slow
+@pytest.mark.spec("K28")
+@pytest.mark.parametrize(
+    ("rights", "query", "cause"),
+    [
+        ("LOGIN CONNECTION LIMIT 0", "", "no connection left: too many connections for role"),
+        ("NOLOGIN", "", "refused the connection: role .* is not permitted to log in"),
+        ("LOGIN", "?enable_magic=1", 'refused the connection: unrecognized configuration parameter "enable_magic"'),
+    ],
+    ids=["full", "no login", "parameter"],
+)
+async def test_why_no_connection_is_to_be_had_is_named(postgres_url: str, rights: str, query: str, cause: str) -> None:
+    role = f"clerk_{uuid4().hex[:8]}"
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(sql.SQL("CREATE ROLE {} " + rights).format(sql.Identifier(role)))
+        store = PostgresStore(postgres_url.replace("holdfast@", f"{role}@") + query)
+        try:
+            with pytest.raises(StoreUnavailable, match=cause) as caught:
+                await store.installed()
+            assert "a write may have happened" not in str(caught.value)
+        finally:
+            await store.close()
+            admin.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))

@@ -10,6 +10,7 @@ import pytest
 from holdfast import App, Context, Job, stage
 from holdfast.core.case import CaseState
 from holdfast.core.job import Claimed, State
+from holdfast.core.turns import MINUTE_MS, STARTING_MS
 from holdfast.errors import CallError
 from holdfast.kernel import operate
 from holdfast.stores.seam import Tx
@@ -204,9 +205,9 @@ async def test_a_job_overlaps_until_it_has_ended(deploy: Deploy) -> None:
 async def test_a_start_counts_for_its_whole_period_and_not_at_its_end(deploy: Deploy) -> None:
     world = await deploy(app)
     await world.enqueue(Note, {"name": "x"})
-    await write(world, "UPDATE holdfast_jobs SET fair_key = 'ann', turn_at = :at", at=1_000)
+    await write(world, "UPDATE holdfast_jobs SET fair_key = 'ann', turn_at = :at, last_attempt_at = :at", at=1_000)
     async with world.kernel.store.transaction() as tx:
-        minute = [60_000 + since for since in (999, 1_000, 1_001)]
+        minute = [MINUTE_MS + STARTING_MS + since for since in (999, 1_000, 1_001)]
         lately = [(await turns.begun(tx, ["ann"], {}, now))["ann"].lately for now in minute]
     assert lately == [1, 0, 0]
 

@@ -17,6 +17,7 @@ from holdfast.kernel.questions.horizon import read_horizon
 from holdfast.kernel.upkeep.schema import check_schema
 from holdfast.main import close_systems, open_systems
 from holdfast.settings import Settings
+from holdfast.stores.examination import Examination
 from holdfast.stores.seam import Store
 from holdfast.system import OpenSystem
 from holdfast.transports.addresses import split_addresses
@@ -24,6 +25,7 @@ from holdfast.transports.seam import Queue
 
 HEARD_S = 5.0
 CHANNEL = "check"
+DEAF = "notifications do not arrive: workers poll"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ async def _database(kernels: list[Kernel], to_look: bool) -> ConnectionCheck:
         facts.append(schema)
         problems += [] if fits else [schema]
         if not to_look and found.is_writable and not store.has_one_writer:
-            facts.append(await _notifications(store))
+            facts.append("notifications arrive" if await _hears(store, found) else DEAF)
         facts += await _horizon(kernels[0]) if fits else []
     except StoreError as error:
         return ConnectionCheck(what, store.place(), str(error).rstrip("."), ok=False)
@@ -104,27 +106,23 @@ async def _schema(kernels: list[Kernel]) -> tuple[str, bool]:
     return f"the schema fits (holdfast/{newest:03d})", True
 
 
-async def _notifications(store: Store) -> str:
+async def _hears(store: Store, found: Examination) -> bool:
     """Ring once, and listen for it."""
+    if not found.hears:
+        return False
     listener = store.listen(CHANNEL)
     try:
         async with asyncio.timeout(HEARD_S):
             while not store.is_heard():
-                if not await listener.wait(0.1) and await _cannot_hear(store):
-                    return "notifications do not arrive: workers poll"
+                await listener.wait(0.1)
         await listener.wait(0)
         async with store.transaction() as tx:
             await tx.notify(CHANNEL)
-        return "notifications arrive" if await listener.wait(HEARD_S) else "notifications do not arrive: workers poll"
+        return await listener.wait(HEARD_S)
     except TimeoutError:
-        return "notifications do not arrive: workers poll"
+        return False
     finally:
         listener.close()
-
-
-async def _cannot_hear(store: Store) -> bool:
-    found = await store.examine()
-    return any("no notifications" in fact for fact in found.facts)
 
 
 async def _horizon(kernel: Kernel) -> list[str]:

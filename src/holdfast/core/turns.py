@@ -17,6 +17,8 @@ NOBODY = "-"
 """The key of jobs without one: they share a turn."""
 KEY_LENGTH_MAX = 255
 MINUTE_MS = 60_000
+STARTING_MS = 1_000
+"""A claimed job begins within this time, also where the machine is busy: its start is counted for so much longer."""
 _OF = "\t"
 
 

@@ -12,3 +12,5 @@ class Examination:
     facts: tuple[str, ...]
     problems: tuple[str, ...] = ()
     is_writable: bool = True
+    hears: bool = True
+    """Whether there is a way for rings to arrive."""

@@ -121,9 +121,10 @@ class PostgresStore:
         """The server does it, and others wait only for the same rows."""
 
     async def examine(self) -> Examination:
+        direct_url = self._direct_url()
         async with self._acquired() as connection:
             with translating():
-                return await examine(connection, self._sessions, self._direct_url() is not None)
+                return await examine(connection, self._sessions, direct_url)
 
     def place(self) -> str:
         return place_of(self._url)
@@ -153,7 +154,7 @@ class PostgresStore:
     @asynccontextmanager
     async def _acquired(self, plans_once: bool = False) -> AsyncIterator[Any]:
         pool = self._pool or await self._open()
-        with translating():
+        with translating(), naming(self._url):
             connection = await pool.acquire(timeout=self._command_timeout_s)
         try:
             if plans_once:

@@ -25,7 +25,7 @@ from holdfast.errors import (
 
 @contextmanager
 def naming(url: str) -> Iterator[None]:
-    """Say which server could not be reached, without its password."""
+    """Say which server could not be reached or refused us, and why, without its password. Nothing was written."""
     try:
         yield
     except asyncpg.TargetServerAttributeNotMatched as error:
@@ -38,6 +38,11 @@ def naming(url: str) -> Iterator[None]:
         raise StoreUnavailable(
             f"PostgreSQL at {hosts_of(url)} cannot be reached ({_why(error)}); start it or fix the database URL."
         ) from error
+    except asyncpg.PostgresError as error:
+        known = _connection_error(error) or _statement_error(error)
+        if type(known) is not StoreError:
+            raise known from error
+        raise StoreUnavailable(f"PostgreSQL at {hosts_of(url)} refused the connection: {error}.") from error
 
 
 def _why(error: Exception) -> str:
@@ -70,7 +75,7 @@ def _refused_by_pooler(error: asyncpg.ProtocolViolationError) -> str:
             f"The pooler before PostgreSQL refuses the parameter '{parameter}', which the database URL asks for; take "
             "it out of the URL, or name it in the pooler's ignore_startup_parameters."
         )
-    return f"PostgreSQL, or a pooler before it, refused the connection: {error}; a write may have happened."
+    return f"PostgreSQL, or a pooler before it, refused the connection: {error}."
 
 
 AGAIN = (
@@ -87,7 +92,6 @@ AWAY = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.IdleInTransactionSessionTimeoutError,
-    asyncpg.TooManyConnectionsError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,  # the server's last word came between two statements
 )
@@ -111,11 +115,14 @@ def _connection_error(error: Exception) -> StoreError | None:
             return StoreUnavailable(_refused_by_pooler(error))
         case asyncpg.InvalidPasswordError():
             return StoreUnavailable("PostgreSQL refused the user name or password.")
+        case asyncpg.TooManyConnectionsError():
+            return StoreUnavailable(f"PostgreSQL has no connection left: {error}; raise that limit, or use a pooler.")
         case asyncpg.InvalidCatalogNameError():
             return StoreUnavailable(f"PostgreSQL has no such database: {error}.")
     if isinstance(error, POOLED):
+        why, _, _ = str(error).partition("\n")  # the driver goes on with advice about an option of its own
         return StoreUnavailable(
-            f"A pooler gave this statement to another session ({error}); set HOLDFAST_POOLER=transaction."
+            f"A pooler gave this statement to another session ({why}); set HOLDFAST_POOLER=transaction."
         )
     if isinstance(error, AWAY):
         return StoreUnavailable(f"PostgreSQL cannot be reached ({type(error).__name__}); a write may have happened.")

@@ -103,6 +103,7 @@ got AS (
          lease_until = CASE p.act WHEN 'claim' THEN CAST(:lease_until AS BIGINT) END,
          started_at = CASE p.act WHEN 'claim' THEN COALESCE(j.started_at, CAST(:now AS BIGINT)) ELSE j.started_at END,
          last_attempt_at = CASE p.act WHEN 'claim' THEN CAST(:now AS BIGINT) ELSE j.last_attempt_at END,
+         turn_at = CASE WHEN p.act = 'claim' AND j.turn_at > COALESCE(j.last_attempt_at, 0) THEN :now ELSE j.turn_at END,
          updated_at = :now
     FROM picked AS p WHERE j.ctid = p.k AND p.act <> 'leave'
   RETURNING /*Claimed of j*/, p.act, p.place),
@@ -158,6 +159,7 @@ UPDATE holdfast_jobs
        lease_until = CASE WHEN due.held IS NOT NULL THEN NULL ELSE :lease_until END,
        started_at = CASE WHEN due.held IS NOT NULL THEN started_at ELSE COALESCE(started_at, :now) END,
        last_attempt_at = CASE WHEN due.held IS NOT NULL THEN last_attempt_at ELSE :now END,
+       turn_at = CASE WHEN due.held IS NULL AND turn_at > COALESCE(last_attempt_at, 0) THEN :now ELSE turn_at END,
        updated_at = :now
   FROM (SELECT id AS k, CASE WHEN kind IN (SELECT s.name FROM holdfast_pauses AS s WHERE s.sort = 'kind' AND s.is_paused = 1) THEN 'pause'
                        WHEN provider IS NOT NULL AND hold IS NOT 'trial' AND provider IN (
@@ -178,7 +180,8 @@ RETURNING /*Claimed*/
 WITH claimed AS (
   UPDATE holdfast_jobs
      SET state = 'processing', attempt = attempt + 1, lease_owner = :owner, lease_until = :lease_until,
-         started_at = COALESCE(started_at, CAST(:now AS BIGINT)), last_attempt_at = :now, updated_at = :now
+         started_at = COALESCE(started_at, CAST(:now AS BIGINT)), last_attempt_at = :now, updated_at = :now,
+         turn_at = CASE WHEN turn_at > COALESCE(last_attempt_at, 0) THEN :now ELSE turn_at END
    WHERE id = CAST(:id AS /*id*/) AND state = 'queued' AND parked = 0 AND run_at <= :now
      AND CASE WHEN kind || ' ' || stage || ' ' || version IN (
           SELECT e.key FROM json_each(:declared) AS e) THEN TRUE ELSE FALSE END
@@ -196,7 +199,8 @@ SELECT * FROM claimed
 -- brief
 UPDATE holdfast_jobs
    SET state = 'processing', attempt = attempt + 1, lease_owner = :owner, lease_until = :lease_until,
-       started_at = COALESCE(started_at, CAST(:now AS BIGINT)), last_attempt_at = :now, updated_at = :now
+       started_at = COALESCE(started_at, CAST(:now AS BIGINT)), last_attempt_at = :now, updated_at = :now,
+       turn_at = CASE WHEN turn_at > COALESCE(last_attempt_at, 0) THEN :now ELSE turn_at END
  WHERE id = CAST(:id AS /*id*/) AND state = 'queued' AND parked = 0 AND run_at <= :now
    AND CASE WHEN kind || ' ' || stage || ' ' || version IN (
         SELECT e.key FROM json_each(:declared) AS e) THEN TRUE ELSE FALSE END

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from holdfast.core.floor import BOTTOM, LATER, SLACK_MS, Floors, Lane
 from holdfast.core.job import PRIORITIES
-from holdfast.core.turns import MINUTE_MS, KeyUse, turn_at
+from holdfast.core.turns import MINUTE_MS, STARTING_MS, KeyUse, turn_at
 from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
@@ -84,18 +84,20 @@ async def lock(tx: Tx, queue: str) -> None:
 
 
 async def begun(tx: Tx, keys: Sequence[str], counts: Counts, now: int) -> dict[str, KeyUse]:
-    """What each key has begun, exactly, with its starts within the last minute. `counts`, what this process found under
-    the same lock before, is brought up to date.
+    """What each key has begun, exactly, with its starts within the last minute; what was let in and is yet to be
+    claimed is one of them, however long ago it was let in. `counts`, what this process found under the same lock
+    before, is brought up to date.
 
     Nothing enters what a count has left out but by a start after it: a start is written under the lock, with the time
     of then. A minute of difference between the clocks of two processes is allowed for."""
     counted = {key: counts[key] for key in keys if key in counts}
     uses = {key: KeyUse(0, 0) for key in keys}
     unended: dict[str, set[str]] = {key: set() for key in keys}
+    unclaimed: dict[str, set[str]] = {key: set() for key in keys}
     rows = await tx.rows(
         sql.begun,
         keys=batch.ids(keys),
-        since=now - MINUTE_MS,
+        since=now - MINUTE_MS - STARTING_MS,
         known=batch.ids(job_id for count in counted.values() for job_id in count.unended),
         counted=batch.keyed({key: [count.at - MINUTE_MS] for key, count in counted.items()}),
         uncounted=batch.ids(key for key in keys if key not in counted),
@@ -105,10 +107,12 @@ async def begun(tx: Tx, keys: Sequence[str], counts: Counts, now: int) -> dict[s
             uses[key] = KeyUse(0, lately)
         else:
             unended[key].add(job_id)
+            if lately:
+                unclaimed[key].add(job_id)
     if len(counts) + len(keys) > COUNTS_MAX:
         counts.clear()
     counts.update({key: KeyCount(now, frozenset(ids)) for key, ids in unended.items()})
-    return {key: use._replace(unended=len(unended[key])) for key, use in uses.items()}
+    return {key: KeyUse(len(unended[key]), use.lately + len(unclaimed[key])) for key, use in uses.items()}
 
 
 async def admit(tx: Tx, lane: WaitingLane, shares: Mapping[str, int], stages: str, now: int) -> list[AdmittedJob]:

@@ -69,7 +69,8 @@ SELECT queue FROM holdfast_turns WHERE queue = :queue /*for_update*/
 
 -- name: begun
 -- brief
--- What each key has begun: a row with its starts since a time, and one for each job that has not ended. Of a key that was
+-- What each key has begun: a row with its starts since a time, and one for each job that has not ended; that one counts
+-- as a start too if it was let in before that time and is yet to be claimed: it starts when it is. Of a key that was
 -- counted before, the jobs that had not ended then are asked by their ids, and those that were started since are found by
 -- the time of it; of any other, the whole past is looked through. A statement of its own after the lock, so that it sees
 -- what the one before has written. COALESCE: the index of what has not ended would lead over all of the key's dead versions.
@@ -77,16 +78,19 @@ SELECT e.key, CAST(NULL AS TEXT) AS id,
        (SELECT COUNT(*) FROM holdfast_jobs AS j WHERE j.fair_key = e.key AND j.turn_at > :since) AS lately
   FROM json_each(:keys) AS e
  UNION ALL
-SELECT j.fair_key AS key, CAST(j.id AS TEXT) AS id, 0 AS lately
+SELECT j.fair_key AS key, CAST(j.id AS TEXT) AS id,
+       CASE WHEN j.turn_at > COALESCE(j.last_attempt_at, 0) AND j.turn_at <= :since THEN 1 ELSE 0 END AS lately
   FROM json_each(:known) AS e JOIN holdfast_jobs AS j ON j.id = CAST(e.key AS /*id*/)
  WHERE j.turn_at IS NOT NULL AND j.finished_at IS NULL AND (j.hold IS NULL OR j.hold <> 'turn')
  UNION ALL
-SELECT j.fair_key AS key, CAST(j.id AS TEXT) AS id, 0 AS lately
+SELECT j.fair_key AS key, CAST(j.id AS TEXT) AS id,
+       CASE WHEN j.turn_at > COALESCE(j.last_attempt_at, 0) AND j.turn_at <= :since THEN 1 ELSE 0 END AS lately
   FROM json_each(:counted) AS e JOIN holdfast_jobs AS j
     ON j.fair_key = e.key AND j.turn_at >= CAST(e.value->>0 AS BIGINT)
  WHERE COALESCE(j.finished_at, 0) = 0 AND (j.hold IS NULL OR j.hold <> 'turn')
  UNION ALL
-SELECT j.fair_key AS key, CAST(j.id AS TEXT) AS id, 0 AS lately
+SELECT j.fair_key AS key, CAST(j.id AS TEXT) AS id,
+       CASE WHEN j.turn_at > COALESCE(j.last_attempt_at, 0) AND j.turn_at <= :since THEN 1 ELSE 0 END AS lately
   FROM json_each(:uncounted) AS e JOIN holdfast_jobs AS j ON j.fair_key = e.key
  WHERE j.turn_at IS NOT NULL AND j.finished_at IS NULL AND (j.hold IS NULL OR j.hold <> 'turn')
 
