@@ -14,7 +14,7 @@ from holdfast.kernel.kernel import Kernel, Tuning
 from holdfast.kernel.loop import repeat
 from holdfast.kernel.relay import relay, relay_once
 from holdfast.stores.statement import _statement
-from holdfast.tables import outbox
+from holdfast.tables import ops, outbox
 from holdfast.testing import HandClock
 from holdfast.transports.seam import Message
 from tests.kernel.brokers import Broker, Heard
@@ -215,8 +215,8 @@ async def test_a_row_that_was_set_aside_no_longer_holds_its_aggregate(
     assert await relay_once(kernel) == 1 and broker.names == ["a2"]
     broker.refuses.clear()
     async with kernel.store.transaction() as tx:
-        (stuck,) = await outbox.stuck(tx)
-        assert await outbox.requeue(tx, stuck.id, kernel.now())
+        (aside,) = await ops.outbox_page(tx, before=None, limit=9, status="failed")
+        assert await outbox.requeue(tx, aside.id, kernel.now())
     assert await relay_once(kernel) == 1 and broker.names == ["a2", "a1"]
     await close_all(place)
 

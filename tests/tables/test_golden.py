@@ -150,7 +150,6 @@ MESSAGES: dict[str, Callable[[Tx, Family, int], Awaitable[Any]]] = {
     "outbox.put": lambda tx, a, now: outbox.put(
         tx, [("00000000-0000-4000-8000-000000000007", "agg", "dest", "type", '{"p":1}', '{"h":1}')], now
     ),
-    "outbox.stuck": lambda tx, a, now: outbox.stuck(tx, 9),
     "joins.begin": lambda tx, a, now: joins.begin(tx, "new", a.claimed, "name", "kind", "loose", now),
     "joins.grow from another size": lambda tx, a, now: joins.grow(tx, a.named("join"), 1, 2, now),
     "joins.seal of another size": lambda tx, a, now: joins.seal(tx, a.named("join"), 1, now),
