@@ -114,7 +114,7 @@ async def drained(kernel: Kernel) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while True:
             async with kernel.store.reading() as tx:
-                if not await outbox.stuck(tx, 1):
+                if not (await outbox.lag(tx)).pending:
                     return
             await asyncio.sleep(0.05)
 

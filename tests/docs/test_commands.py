@@ -30,7 +30,7 @@ from holdfast.engines.worker import Worker
 from holdfast.kernel.submit import submit
 from holdfast.main import close_systems, open_systems
 from holdfast.settings import Settings, read
-from holdfast.tables import cases, effects
+from holdfast.tables import cases, ops
 from holdfast.transports.seam import Delivery
 from holdfast_systems.grading import main_app
 from holdfast_systems.grading.callbacks import receive_callback
@@ -178,7 +178,7 @@ async def _furnished(env: dict[str, str]) -> dict[str, str]:
         async with kernel.store.reading() as tx:
             letter = (await cases.page(tx, error_class="LANGUAGE_UNKNOWN"))[0].id
             group = (await cases.page(tx, error_class="EFFECT_AMBIGUOUS"))[0].fingerprint
-            doubtful = (await effects.by_status(tx, "review", 1))[0].key
+            doubtful = (await ops.effects_page(tx, before=None, limit=1, status="review"))[0].key
         return {"JOB": waiting, "CASE": str(letter), "GROUP": group, "KEY": str(doubtful)}
     finally:
         await close_systems(opened)

@@ -130,6 +130,8 @@ def test_values_that_contradict_each_other_are_refused(env: dict[str, str], word
     "env",
     [
         PRODUCTION,
+        {"DATABASE_URL": "postgresql://h:1/db"},
+        {"DATABASE_URL": "postgresql://h:65535,g/db"},
         {"HOLDFAST_ENV": "production", "HOLDFAST_JWKS_URL": "https://keys"},
         {"HOLDFAST_FAILPOINTS": "x:kill"},
         {"HOLDFAST_CALLBACK_SECRET": LONG, "HOLDFAST_MESSAGE_KEYS": f" {LONG} ,, ", "HOLDFAST_SECRETS_KEYS": LONG},

@@ -108,12 +108,12 @@ EXCUSED = {
     "PostgreSQL's own statistics, and its locks": {"horizon.holder", "horizon.dead_versions", "outbox.writers"},
     "asked for by a person, or by a command": {
         "jobs.page", "jobs.forget", "depth.standing", "providers.history",
-        "cases.groups", "effects.by_status", "effects.count", "effects.page", "effects.sample",
-        "calls.spending", "outbox.stuck", "outbox.requeue",
+        "cases.groups", "effects.count", "effects.page", "effects.sample",
+        "calls.spending", "outbox.requeue",
         "outbox.of_aggregate", "ops.jobs_found", "ops.jobs_of_effect", "ops.aggregate_of", "ops.job_ids",
         "ops.letter_ids", "ops.states_of",
         "search.jobs_matching", "search.oldest_searched", "workers.running", "schedules.runs",
-        "audit.of_subject", "audit.recent", "providers.lift_gate",
+        "audit.of_subject", "providers.lift_gate",
     },
     "as many as people open consoles": {"tickets.prune"},
 }  # fmt: skip

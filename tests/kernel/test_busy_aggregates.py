@@ -14,7 +14,7 @@ from holdfast.errors import StoreUnavailable, TransportDown, Unroutable
 from holdfast.kernel.kernel import Kernel, Tuning
 from holdfast.kernel.relay import relay_once
 from holdfast.stores.seam import Tx
-from holdfast.tables import outbox
+from holdfast.tables import ops, outbox
 from holdfast.testing import HandClock
 from tests.kernel.brokers import Broker, Heard
 from tests.kernel.places import Place, close_all, rows
@@ -99,8 +99,8 @@ async def sent_again_and_after(place: Place, clock: HandClock) -> bool:
     assert broker.names[-1] == f"later {BUSY - 1}", "it holds nobody up"
     broker.refuses.clear()
     async with kernel.store.transaction() as tx:
-        (stuck,) = await outbox.stuck(tx)
-        assert await outbox.requeue(tx, stuck.id, kernel.now())
+        (aside,) = await ops.outbox_page(tx, before=None, limit=9, status="failed")
+        assert await outbox.requeue(tx, aside.id, kernel.now())
         await put(tx, kernel, "after")
     at_first = await relay_once(kernel)
     await relay_once(kernel)

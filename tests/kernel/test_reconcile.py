@@ -12,7 +12,7 @@ from holdfast.kernel import operate
 from holdfast.kernel.ledger.look_into import look_into
 from holdfast.kernel.ledger.reconcile import reconcile_once
 from holdfast.kernel.turn import claim_one
-from holdfast.tables import effects
+from holdfast.tables import effects, ops
 from holdfast.testing import World
 from tests.kernel.places import Deploy
 from tests.kernel.post import KEY, Post, row_of, started
@@ -50,7 +50,7 @@ async def test_what_reconciliation_cannot_know_goes_to_a_person(deploy: Deploy, 
     assert await reconcile_once(world.kernel) == 1
     assert (await row_of(world))["status"] == "review"
     async with world.kernel.store.reading() as tx:
-        assert [row.key for row in await effects.by_status(tx, "review")] == [KEY]
+        assert [row.key for row in await ops.effects_page(tx, before=None, limit=9, status="review")] == [KEY]
 
 
 @pytest.mark.spec("K12")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from holdfast import App, Context, Job, Limit, stage
 from holdfast.engines.worker import Worker
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.observe.watch import LogWatch
 from holdfast.kernel.questions.deploy import stranded
 from holdfast.kernel.questions.explain import explain
 from holdfast.kernel.reap import reap_once
@@ -19,6 +22,18 @@ from holdfast.testing import HandClock
 from tests.kernel.places import Place, close_all, rows, take
 
 pytestmark = pytest.mark.spec("K22", "K2")
+
+
+class Moves(LogWatch):
+    """Remembers which queues were left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: list[dict[str, Any]] = []
+
+    def log(self, event: str, **fields: Any) -> None:
+        if event == "queue.left":
+            self.left.append(fields)
 
 
 def release(queue: str | None = None, *, fair: bool = False, limited: bool = False) -> tuple[App, type[Job[int]]]:
@@ -50,7 +65,8 @@ async def queues(kernel: Kernel) -> list[str]:
 async def test_jobs_of_a_queue_that_nobody_serves_go_to_that_of_their_kind(place: Place, clock: HandClock) -> None:
     """Also those for later and those in line; and back again, when the deploy is taken back."""
     (old, order), (new, _) = release("slow"), release("fast", fair=True)
-    before, after = place.kernel(old, clock=clock, seed=1), place.kernel(new, clock=clock, seed=2)
+    moves = Moves()
+    before, after = place.kernel(old, clock=clock, seed=1), place.kernel(new, clock=clock, seed=2, watch=moves)
     await Worker(before).renew()
     for delay_s in (0, 0, 60):
         await submit(before, order, 1, delay_s=delay_s)
@@ -59,6 +75,7 @@ async def test_jobs_of_a_queue_that_nobody_serves_go_to_that_of_their_kind(place
     await leave(before)
     assert await relocate_once(after) == 3 and await queues(after) == ["shop.fast"] * 3
     assert len(await take(after)) == 2 and await relocate_once(after) == 0
+    assert moves.left == [{"queue": "shop.slow", "jobs": 3, "homes": ["shop.fast"]}], "once, when it was left"
     clock.advance(60)
     assert len(await take(after)) == 1, "one for later comes at its time"
     in_line = await submit(after, new.kinds["shop.order"].instance.__class__, 2)

@@ -9,6 +9,7 @@ from tests.operator.test_mend import Order, Sell, app, desk_of
 from holdfast.core.case import Cause
 from holdfast.errors import NotAllowed, NotFound
 from holdfast.kernel.operate import triage
+from holdfast.kernel.questions.explain import iso
 from holdfast.operator import replays
 from holdfast.operator.letters import list_letters, show_letter
 from holdfast.operator.mend import mend_and_replay
@@ -40,6 +41,10 @@ async def test_a_group_is_previewed_from_the_ledger_and_nothing_is_written(deplo
     assert seen["effects_in_doubt"] == 0
     assert seen["changes"] == [{"path": "pieces", "before": 6, "after": 5}]
     assert (seen["sampled"], seen["refused"], seen["gate"]) == (3, [], "closed")
+    assert seen["last_begins_at"] == iso(world.kernel.now() + 2_000), "the first begins now, one a second"
+    as_it_was = await replays.preview_group(desk_of(world), group, actor="olga")
+    assert (as_it_was["sampled"], as_it_was["changes"]) == (0, [])
+    assert as_it_was["last_begins_at"] == iso(world.kernel.now()), "with no rate all begin at once"
     wrong = await replays.preview_group(desk_of(world), group, actor="olga", values={"pieces": "many"}, full=True)
     assert len(wrong["refused"]) == 3 and wrong["cost_again_micros"] == 2_100
     states = {row["state"] for row in (await list_letters(desk_of(world), ListPage(), {}))["items"]}

@@ -241,14 +241,11 @@ async def test_a_read_of_the_one_tells_nothing_of_the_other(deploy: Deploy, side
 
 Listing = Callable[[Tx, int], Awaitable[Any]]
 LISTS: dict[str, tuple[Listing, str]] = {
-    "audit.recent": (lambda tx, limit: audit.recent(tx, limit), "ba"),
-    "effects.by_status": (lambda tx, limit: effects.by_status(tx, None, limit), "ba"),
     "incidents.begun_between": (lambda tx, limit: incidents.begun_between(tx, 0, 2**60, limit), "ba"),
     "incidents.page": (lambda tx, limit: incidents.page(tx, before=None, limit=limit), "ba"),
     "ops.audit_page": (lambda tx, limit: ops.audit_page(tx, before=None, limit=limit), "ba"),
     "ops.effects_page": (lambda tx, limit: ops.effects_page(tx, before=None, limit=limit), "ba"),
     "ops.outbox_page": (lambda tx, limit: ops.outbox_page(tx, before=None, limit=limit), "ba"),
-    "outbox.stuck": (lambda tx, limit: outbox.stuck(tx, limit), "ab"),
     "providers.history": (lambda tx, limit: providers.history(tx, None, limit), "ba"),
     "replays.page": (lambda tx, limit: replays.page(tx, before=None, limit=limit), "ba"),
 }

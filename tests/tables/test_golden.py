@@ -41,9 +41,11 @@ from holdfast.testing import HandClock, World
 from tests.kernel.places import Deploy
 from tests.services.sqlite import open_migrated
 from tests.tables.crowd import Unordered, gather, told
+from tests.tables.crowd_verbs import OF_THE_CROWD, STANDING_CROWD
 from tests.tables.families import Family, both
 from tests.tables.test_bystanders import PREPARED, READS, WRITES, Undone, snapshot
 from tests.tables.test_fences import app
+from tests.tables.verbs import OF_A_FAMILY, STANDING
 
 pytestmark = pytest.mark.spec("K3", "K17")
 GOLDEN = Path(__file__).with_name("golden.txt")
@@ -150,7 +152,6 @@ MESSAGES: dict[str, Callable[[Tx, Family, int], Awaitable[Any]]] = {
     "outbox.put": lambda tx, a, now: outbox.put(
         tx, [("00000000-0000-4000-8000-000000000007", "agg", "dest", "type", '{"p":1}', '{"h":1}')], now
     ),
-    "outbox.stuck": lambda tx, a, now: outbox.stuck(tx, 9),
     "joins.begin": lambda tx, a, now: joins.begin(tx, "new", a.claimed, "name", "kind", "loose", now),
     "joins.grow from another size": lambda tx, a, now: joins.grow(tx, a.named("join"), 1, 2, now),
     "joins.seal of another size": lambda tx, a, now: joins.seal(tx, a.named("join"), 1, now),
@@ -246,7 +247,7 @@ def shown(row: Mapping[str, Any]) -> str:
 
 async def whole(world: World) -> dict[str, list[str]]:
     """Every block of the golden file, as it is now."""
-    pair = await both(world)
+    pair, standing = await both(world), PREPARED | STANDING | STANDING_CROWD
     a, now, found = pair[0], world.kernel.now(), {}
     marks = {getattr(one, name): f"<{name} {one.side}>" for one in pair
              for name in ("dead", "running", "case", "replay", "incident", "message")}  # fmt: skip
@@ -254,7 +255,7 @@ async def whole(world: World) -> dict[str, list[str]]:
     async def tried(name: str, verb: Callable[[Tx], Awaitable[Any]], used: bool, names: Mapping[str, str]) -> None:
         with pytest.raises(Undone):
             async with world.kernel.store.transaction() as tx:
-                for text in [*(USED if used else ()), *([PREPARED[name]] if name in PREPARED else ())]:
+                for text in [*(USED if used else ()), *([standing[name]] if name in standing else ())]:
                     await tx.rows(_statement("prepare", {None: text}))
                 before = plain(await snapshot(tx), names, now)
                 answer = await verb(tx)
@@ -262,10 +263,10 @@ async def whole(world: World) -> dict[str, list[str]]:
                 found[name] = [f"= {told(answer, names, now)}", *lines]
                 raise Undone
 
-    for name, verb in (WRITES | READS | MESSAGES).items():
+    for name, verb in (WRITES | READS | MESSAGES | OF_A_FAMILY).items():
         await tried(name, lambda tx, verb=verb: verb(tx, a, now), True, marks)  # type: ignore[misc]
     names = marks | await gather(world)
-    for name, asked in (ASKED | DONE).items():
+    for name, asked in (ASKED | DONE | OF_THE_CROWD).items():
         await tried(name, lambda tx, asked=asked: asked(tx, world), False, names)  # type: ignore[misc]
     return found
 

@@ -83,13 +83,13 @@ CROSSING = {
         " outbox.prune tickets.prune joins.forget incidents.forget_jobs replays.prune_letters"
     ),
     "a person looks or acts: at lists, at counts, at one letter by its own id": (
-        "audit.recent audit.acts_since calls.spending cases.step cases.correct cases.show cases.lock cases.page"
+        "audit.acts_since calls.spending cases.step cases.correct cases.show cases.lock cases.page"
         " cases.groups"
-        " effects.page effects.of_job effects.by_status effects.count jobs.page ops.jobs_found"
+        " effects.page effects.of_job effects.count jobs.page ops.jobs_found"
         " ops.jobs_of_effect"
         " ops.job_ids ops.letter_ids"
         " ops.outbox_page ops.effects_page ops.mark ops.at_risk"
-        " ops.messages_aside outbox.lag outbox.stuck outbox.of_aggregate depth.doubtful depth.finished_since"
+        " ops.messages_aside outbox.lag outbox.of_aggregate depth.doubtful depth.finished_since"
         " depth.dying"
         " depth.in_line depth.later depth.letters depth.parked depth.processing depth.ready depth.standing"
         " depth.waiting search.jobs_matching incidents.jobs_hit incidents.letters_by_minute"

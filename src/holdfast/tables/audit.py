@@ -33,10 +33,6 @@ async def of_subject(tx: Tx, subject: str, limit: int = 200) -> list[AuditRecord
     return await tx.rows(sql.of_subject, into=AuditRecord, subject=subject, limit=limit)
 
 
-async def recent(tx: Tx, limit: int = 200) -> list[AuditRecord]:
-    return await tx.rows(sql.recent, into=AuditRecord, limit=limit)
-
-
 class ActCount(NamedTuple):
     """How often people did one thing."""
 

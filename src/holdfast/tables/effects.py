@@ -228,29 +228,6 @@ async def of_job(tx: Tx, job_id: str) -> list[StoredEffect]:
     return await tx.rows(sql.of_job, into=StoredEffect, job_id=job_id)
 
 
-class EffectLine(NamedTuple):
-    """An effect in a list."""
-
-    key: str
-    provider: str
-    provider_class: str
-    status: str
-    provider_id: str | None
-    sends: int
-    first_sent_at: int | None
-    last_sent_at: int | None
-    marked_at: int | None
-    error_class: str | None
-    error: str | None
-    kind: str
-    stage: str
-    job_id: str | None
-
-
-async def by_status(tx: Tx, status: str | None, limit: int = 100) -> list[EffectLine]:
-    return await tx.rows(sql.by_status, into=EffectLine, status=status, limit=limit)
-
-
 class EffectStatusCount(NamedTuple):
     provider: str
     provider_class: str

@@ -150,11 +150,5 @@ SELECT key, stage, provider, provider_class, status, provider_id, sends, first_s
        error_class, error
   FROM holdfast_effects WHERE job_id = CAST(:job_id AS /*id*/) ORDER BY created_at, key
 
--- name: by_status
-SELECT key, provider, provider_class, status, provider_id, sends, first_sent_at, last_sent_at, marked_at, error_class,
-       error, kind, stage, CAST(job_id AS TEXT) AS job_id
-  FROM holdfast_effects WHERE CAST(:status AS TEXT) IS NULL OR status = :status
- ORDER BY updated_at DESC LIMIT :limit
-
 -- name: count
 SELECT provider, provider_class, status, COUNT(*) AS effects FROM holdfast_effects GROUP BY provider, provider_class, status

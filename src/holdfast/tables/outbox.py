@@ -110,22 +110,6 @@ async def lag(tx: Tx, floor: int = BOTTOM) -> OutboxLag:
     return (await tx.rows(sql.lag, into=OutboxLag, floor=floor, limit=COUNT_MAX))[0]
 
 
-class StuckMessage(NamedTuple):
-    id: str
-    aggregate_id: str
-    destination: str
-    message_type: str
-    status: str
-    created_at: int
-    available_at: int
-    retry_count: int
-    error_message: str | None
-
-
-async def stuck(tx: Tx, limit: int = 100) -> list[StuckMessage]:
-    return await tx.rows(sql.stuck, into=StuckMessage, limit=limit)
-
-
 class SentMessage(NamedTuple):
     """A message of one job, for people."""
 

@@ -134,11 +134,6 @@ SELECT COUNT(*) AS pending, MIN(created_at) AS oldest, MIN(available_at) AS firs
          WHERE CASE WHEN status = 'pending' THEN TRUE ELSE FALSE END AND available_at >= :floor
          ORDER BY available_at, seq LIMIT :limit) AS head
 
--- name: stuck
-SELECT CAST(id AS TEXT) AS id, aggregate_id, destination, message_type, status, created_at, available_at, retry_count,
-       error_message
-  FROM holdfast_outbox WHERE status <> 'published' ORDER BY seq LIMIT :limit
-
 -- name: of_aggregate
 SELECT CAST(id AS TEXT) AS id, destination, message_type, status, created_at, processed_at, retry_count, error_message
   FROM holdfast_outbox WHERE aggregate_id = :aggregate_id ORDER BY seq LIMIT :limit
