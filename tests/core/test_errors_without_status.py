@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import urllib.error
+import xmlrpc.client
 from datetime import timedelta
 from typing import Any
 
@@ -75,3 +77,59 @@ def test_a_wait_that_the_error_itself_names_is_read(asked: object, wait_ms: int 
 def test_headers_beside_the_answer_are_read() -> None:
     meta = named("Meta", headers={"retry-after": "5"})
     assert summary(classify(named("ApiError", status_code=429, meta=meta))) == ("RATE_LIMITED", True, 5_000)
+
+
+def google_refusal(status: int, reason: str, **headers: str) -> Exception:
+    """As Google's discovery client raises it: httplib2's answer, which is its own headers, and the body."""
+    resp = type("Response", (dict,), {"status": status})(
+        {name.replace("_", "-"): each for name, each in headers.items()}
+    )
+    body = {"error": {"code": status, "errors": [{"reason": reason}], "status": "PERMISSION_DENIED"}}
+    return named("HttpError", resp=resp, content=json.dumps(body).encode(), status_code=status)
+
+
+def below(name: str, base: str, **attributes: Any) -> Exception:
+    return named(name, type(base, (Exception,), {}), **attributes)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (google_refusal(403, "rateLimitExceeded"), ("RATE_LIMITED", True, None)),
+        (google_refusal(403, "forbidden"), ("AUTH_DENIED", False, None)),
+        (google_refusal(429, "other", retry_after="9"), ("RATE_LIMITED", True, 9_000)),
+        (named("GitlabGetError", response_code=503, response_body=b"{}"), ("UPSTREAM_UNAVAILABLE", True, None)),
+        (named("GitlabGetError", response_code=404), ("UPSTREAM_NOT_FOUND", False, None)),
+        (xmlrpc.client.ProtocolError("u", 401, "no", {}), ("AUTH_INVALID", False, None)),
+        (xmlrpc.client.ProtocolError("u", 503, "no", {"Retry-After": "4"}), ("UPSTREAM_UNAVAILABLE", True, 4_000)),
+        (below("RetryAfter", "TelegramError", retry_after=timedelta(seconds=30)), ("RATE_LIMITED", True, 30_000)),
+        (named("ResourceExhaustedResponse", retry_after_s=9), ("RATE_LIMITED", True, 9_000)),
+        (below("RateLimitExceeded", "VaultError"), ("RATE_LIMITED", True, None)),
+        (below("ServiceUnavailableError", "BraintreeError"), ("UPSTREAM_UNAVAILABLE", True, None)),
+        (below("InternalServerError", "VaultError"), ("UPSTREAM_INTERNAL", True, None)),
+        (below("ServerSelectionTimeoutError", "AutoReconnect"), ("NETWORK_UNREACHABLE", True, None)),
+        (named("AutoReconnect"), ("NETWORK_BROKEN", True, None)),
+        (named("AMQPConnectionError"), ("NETWORK_UNREACHABLE", True, None)),
+    ],
+)
+def test_clients_that_say_it_elsewhere_are_understood(error: Exception, expected: Any) -> None:
+    assert summary(classify(error, now_ms=NOW)) == expected
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        below("BadRequest", "NetworkError"),
+        below("AuthenticationError", "ConnectionError"),
+        named("NotFound"),
+        named("Forbidden"),
+        named("Later", retry_after=None),
+        named("Later", retry_after="soon"),
+        named("Later", retry_after=True),
+        named("Later", retry_after=float("nan")),
+        named("Odd", errcode=40001),
+    ],
+)
+def test_a_refusal_below_the_networks_class_and_a_name_alone_are_unknown(error: Exception) -> None:
+    judged = classify(error)
+    assert judged.unknown and judged.retryable and not judged.faults

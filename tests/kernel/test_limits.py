@@ -13,6 +13,7 @@ from holdfast.kernel.hold import hold_once
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.questions.explain import explain
 from holdfast.kernel.submit import submit
+from holdfast.tables import providers
 from holdfast.testing import HandClock
 from tests.kernel.places import Deploy, Place, close_all, rows
 
@@ -129,3 +130,23 @@ async def test_what_a_rate_parks_is_let_through_as_the_rate_allows(deploy: Deplo
         await world.work()
     assert Desk.served == 22
     assert (await rows(world.kernel.store, turned_away))[0]["n"] == 54, "each was turned away once, not every time"
+
+
+@pytest.mark.spec("K18")
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+async def test_a_call_that_waited_for_the_providers_row_counts_from_when_it_may_begin(
+    place: Place, clock: HandClock
+) -> None:
+    seats = Provider("seats", per_minute=5)
+    kernel = place.kernel(app, clock=clock)
+    await admit(kernel, seats, 30_000)
+    async with kernel.store.transaction() as tx:
+        await providers.lock(tx, "seats", clock.now_ms())
+        admitted = asyncio.create_task(admit(kernel, seats, 30_000))
+        blocked = "datname = current_database() AND wait_event_type = 'Lock'"
+        await until(kernel, f"SELECT COUNT(*) AS n FROM pg_stat_activity WHERE {blocked}", 1)
+        clock.advance(3)
+    await admitted
+    async with kernel.store.reading() as tx:
+        counted = [at for at, _ in (await providers.read(tx, "seats")).usage.recent]
+    assert counted == [clock.now_ms() - 3_000, clock.now_ms()]

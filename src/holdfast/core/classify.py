@@ -153,8 +153,8 @@ def _network(error: BaseException, message: str) -> Failure | None:
     names = _names(error)
     if names & _POOLS:  # we were too busy to open a connection: no word about the provider
         return failure(Category.NETWORK, "NETWORK_POOL_EXHAUSTED", message)
-    if names & _CERTIFICATES:
-        return None  # a wrong certificate seldom fixes itself, and a proxy's may: nobody knows
+    if names & _NO_NETWORK:
+        return None  # a wrong certificate or password seldom fixes itself, and a proxy's may: nobody knows
     if (
         isinstance(error, ConnectionRefusedError | socket.gaierror)
         or names & _BEFORE_FIRST_BYTE
@@ -183,10 +183,14 @@ def _worst(failures: list[Failure]) -> Failure:
 _WRAPPED = ("orig", "reason", "cause")  # of SQLAlchemy; of urllib and urllib3; of google-api-core
 _NO_ROUTE = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN})
 _POOLS = frozenset({"PoolTimeout", "EmptyPoolError"})
-_CERTIFICATES = frozenset({"SSLCertVerificationError", "ClientConnectorCertificateError"})
+_NO_NETWORK = frozenset(
+    {"SSLCertVerificationError", "ClientConnectorCertificateError"}
+    | {"BadRequest", "AuthenticationError", "AuthorizationError"}  # telegram's and redis's stand below their network's
+)
 _BEFORE_FIRST_BYTE = frozenset(
     {"ConnectError", "ConnectTimeout", "ClientConnectorError", "ConnectionTimeoutError", "SMTPConnectError"}
     | {"EndpointConnectionError", "ConnectTimeoutError", "NewConnectionError", "NameResolutionError", "ProxyError"}
+    | {"ServerSelectionTimeoutError", "NoValidConnectionsError", "NoServersError", "AMQPConnectionError"}
 )
 _TIMEOUTS = frozenset(
     {"TimeoutException", "ServerTimeoutError", "ReadTimeout", "ReadTimeoutError", "APITimeoutError", "TimeoutError"}
@@ -196,6 +200,7 @@ _BROKEN = frozenset(
     {"NetworkError", "RemoteProtocolError", "ServerDisconnectedError", "IncompleteReadError", "IncompleteRead"}
     | {"ClientConnectionError", "ClientPayloadError", "ChunkedEncodingError", "APIConnectionError", "ConnectionError"}
     | {"HTTPClientError", "ProtocolError", "SMTPServerDisconnected", "RemoteDisconnected"}
+    | {"AutoReconnect", "ConnectionClosed"}
 )
 _NO_CREDENTIALS = frozenset({"NoCredentialsError", "PartialCredentialsError"})
 

@@ -40,23 +40,25 @@ def attribute(subject: object, name: str) -> Any:
 def read_http(error: BaseException) -> HttpAnswer | None:
     """The HTTP answer of 400 or more that the exception stands for.
 
-    httpx, requests, openai, anthropic and google-genai carry a `response`; aiohttp, urllib and stripe carry the status
-    themselves; botocore carries a dictionary. An error in the middle of a stream came after a 200, and has its kind
-    in its body alone."""
+    httpx, requests, openai, anthropic and google-genai carry a `response`, Google's discovery client a `resp`; aiohttp,
+    urllib, stripe, python-gitlab and xmlrpc carry the status themselves; botocore carries a dictionary. An error in the
+    middle of a stream came after a 200, and has its kind in its body alone. One that only says when to come back is a
+    limit."""
     response = attribute(error, "response")
     if isinstance(response, Mapping):
         return _botocore(response)
-    status, body = _status(error, response), _body(error, response)
-    if status is None:
-        status = _BY_WORD.get(_code_in(body) or "")
+    response = attribute(error, "resp") if response is None else response
+    body, asked_s = _body(error, response), _asked_s(error)
+    status = _status(error, response) or _BY_WORD.get(_code_in(body) or "") or _BY_CLASS.get(_class_word(error))
+    if status is None and asked_s is not None:
+        status = 429
     if status is None:
         return None
-    holders = (attribute(error, "meta"), error, response)
-    headers = {name: value for each in holders for name, value in plain_headers(attribute(each, "headers")).items()}
+    holders = [attribute(each, "headers") for each in (attribute(error, "meta"), error, response)]
+    holders.append(response if isinstance(response, Mapping) else None)  # httplib2's answer is its own headers
+    headers = {name: value for each in holders for name, value in plain_headers(each).items()}
     headers.update(_waits_in(body))
-    asked_s = attribute(error, "retry_after")
-    asked_s = asked_s.total_seconds() if isinstance(asked_s, timedelta) else asked_s
-    if isinstance(asked_s, int | float) and not isinstance(asked_s, bool) and "retry-after" not in headers:
+    if asked_s is not None and "retry-after" not in headers:
         headers["retry-after-ms"] = f"{asked_s * 1_000:.0f}"
     return HttpAnswer(status, _code(error, body), headers)
 
@@ -99,9 +101,25 @@ def _number(value: object) -> int | None:
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
+def _asked_s(error: BaseException) -> float | None:
+    """The wait that the error itself names."""
+    for name in ("retry_after", "retry_after_s"):
+        asked = attribute(error, name)
+        asked = asked.total_seconds() if isinstance(asked, timedelta) else asked
+        if isinstance(asked, int | float) and not isinstance(asked, bool) and 0 <= asked < float("inf"):
+            return asked
+    return None
+
+
+def _class_word(error: BaseException) -> str:
+    """The name nearest to the error's own class that is one of a passing trouble, or empty."""
+    words = (re.sub("(?:Error|Exception|Response)$", "", base.__name__) for base in type(error).__mro__)
+    return next((word for word in words if word in _BY_CLASS), "")
+
+
 def _status(error: BaseException, response: object) -> int | None:
     candidates = [attribute(response, name) for name in ("status_code", "status")]
-    candidates += [attribute(error, name) for name in ("status_code", "status", "http_status")]
+    candidates += [attribute(error, name) for name in _STATUS_NAMES]
     statuses = [status for status in map(_number, candidates) if status is not None and 400 <= status <= 599]
     if statuses:
         return statuses[0]
@@ -129,8 +147,9 @@ def _body(error: BaseException, response: object) -> Mapping[str, Any]:
     for parsed in (attribute(error, "body"), attribute(error, "json_body"), attribute(error, "details")):
         if isinstance(parsed, Mapping):
             return parsed
-    raw = attribute(response, "_content")  # what was read already: `content` would read the rest from the network
-    return _parsed(raw) if isinstance(raw, bytes) else {}
+    # What was read already: a response's `content` would read the rest from the network, an error's own is there.
+    read = (attribute(response, "_content"), attribute(error, "content"), attribute(error, "response_body"))
+    return next((_parsed(raw) for raw in read if isinstance(raw, bytes)), {})
 
 
 def _parsed(raw: bytes) -> Mapping[str, Any]:
@@ -203,6 +222,20 @@ _BY_WORD = {
     "overloaded_error": 529,
 }
 """The status that anthropic and openai give what they report in the middle of a stream."""
+_STATUS_NAMES = ("status_code", "status", "http_status", "response_code", "errcode")
+_BY_CLASS = {
+    "TooManyRequests": 429,
+    "RateLimitExceeded": 429,
+    "RateLimited": 429,
+    "RateLimit": 429,
+    "ResourceExhausted": 429,
+    "InternalServer": 500,
+    "BadGateway": 502,
+    "ServiceUnavailable": 503,
+    "GatewayTimeout": 504,
+}
+"""Classes that are called after a passing trouble, of clients that keep no status (hvac, braintree). One that is called
+after a refusal says nothing here: it may be anybody's own, and would never be tried again."""
 _BODY_WAITS = {
     "retry_after_ms": "retry-after-ms",
     "retry_after": "retry-after",

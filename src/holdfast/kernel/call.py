@@ -189,7 +189,7 @@ async def admit(kernel: Kernel, provider: Provider, place_for_ms: int, job: Clai
     if may_call_now(provider, row, now):
         return CallPermit(permit_id, row.state.generation)
     async with kernel.store.transaction() as tx:
-        return await _admit_locked(kernel, tx, provider, permit_id, kernel.now(), place_for_ms)
+        return await _admit_locked(kernel, tx, provider, permit_id, place_for_ms)
 
 
 async def look_again(kernel: Kernel, provider: Provider, permit: CallPermit, job: Claimed | None) -> None:
@@ -235,10 +235,9 @@ def may_call_now(provider: Provider, row: ProviderRow, now: int) -> bool:
     return row.state.gate is Gate.CLOSED and provider.per_minute is provider.concurrency is None and not waits
 
 
-async def _admit_locked(
-    kernel: Kernel, tx: Tx, provider: Provider, permit_id: str, now: int, place_for_ms: int
-) -> CallPermit:
-    row = await providers.lock(tx, provider.name, now)
+async def _admit_locked(kernel: Kernel, tx: Tx, provider: Provider, permit_id: str, place_for_ms: int) -> CallPermit:
+    row = await providers.lock(tx, provider.name, kernel.now())
+    now = kernel.now()  # a call that waited for the row begins now, and counts from now
     _refuse_before(kernel, provider, row.not_before, now)
     if provider.concurrency is not None:
         await _take_place(tx, provider, row, permit_id, now, now + place_for_ms)
