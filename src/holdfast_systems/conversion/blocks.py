@@ -14,6 +14,7 @@ from holdfast_systems.conversion.layout import (
     Row,
     Segment,
     Word,
+    is_centred_over,
     line_numbers_of,
     rows_in_reading_order,
     text_of,
@@ -228,6 +229,8 @@ def _begins(held: list[Line], line: Line, pitch: float, marker: str, found: str)
     if line.y > above.y + 0.5 * line.size or above.y - line.y > 1.35 * max(pitch, 1.05 * above.size):
         return True
     if found and (found in BULLETS or _follows(marker, found) or line.x0 < above.x0 - 0.3 * line.size):
+        return True
+    if above is first and _SECTION_START.match(first.text) and is_centred_over(above, line):
         return True
     hanging = first.words[1].x0 if marker and len(first.words) > 1 else first.x0
     indent = line.x0 - above.x0

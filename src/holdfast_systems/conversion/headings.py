@@ -10,13 +10,16 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from holdfast_systems.conversion.blocks import BULLETS, Block
 from holdfast_systems.conversion.inline import Area
+from holdfast_systems.conversion.layout import is_centred_over
 
 _HEAD_LETTERS_MAX, HEAD_LINES_MAX = 200, 4
 _NUMBERED = re.compile(
-    r"(?:(?:appendix|chapter|section|part)\s+)?(\d+(?:\.\d+)*|[A-Z](?:\.\d+)+|[IVX]+|[A-Z])[.)]?\s+\S", re.I
+    r"(?:(?:appendix|chapter|section|part)\s+)?(\d+(?:\.\d+)*|(?:[A-Z]|[IVX]{1,5})(?:\.\d+)+|[IVX]+|[A-Z])[.)]?\s+\S",
+    re.I,
 )
 _KNOWN = re.compile(
     r"(abstract|(\d+\.?\s+)?introduction|(\d+\.?\s+)?conclusions?|references|bibliography|acknowledge?ments?|appendix|"
@@ -39,7 +42,8 @@ _CHAPTER_MARK = re.compile(
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[^\W\d_]{2}")
-_SECTION = re.compile(r"\d{1,3}(?:\.\d{1,3})+\.?\s+[^\W\d]")
+_CENTRED_SECTION = re.compile(r"(?:\d{1,2}|[A-Z]|[IVX]{1,5})(?:\.\d{1,2})*\.?\s+[^\W\d_].*[^.,;:]")
+_SECTION = re.compile(r"(?:\d{1,3}|[A-Z]|[IVX]{1,5})(?:\.\d{1,3})+\.?\s+[^\W\d]")
 CAPTION = re.compile(
     r"(figure|fig\.?|table|tab\.?|hình|bảng|abbildung|tabelle|tableau|figura|рис\.?|listing|algorithm)\s*[\dIVX]+([.\-–]\d+)*\s*([.:])?",
     re.IGNORECASE,
@@ -70,7 +74,9 @@ def plain_text(text: str) -> str:
 
 def without_number(text: str) -> str:
     return re.sub(
-        r"^\W*(?:(?i:appendix|chapter|section|part)\s+)?(?:\d+(?:\.\d+)*|[A-Z](?:\.\d+)*|[IVXivx]+)[.):]?\s+", "", text
+        r"^\W*(?:(?i:appendix|chapter|section|part)\s+)?(?:\d+(?:\.\d+)*|[A-Z](?:\.\d+)*|[IVXivx]+(?:\.\d+)*)[.):]?\s+",
+        "",
+        text,
     )
 
 
@@ -84,7 +90,12 @@ def mark_heads(pages: Sequence[ReadPage], body: float, *, by_outline: bool) -> N
     for page in pages:
         _part_numbered(page)
     usual = looks.most_common(1)[0][0][1] if looks else ""
-    found = [(page, block) for page in pages for block in page.blocks if _may_head(block, body, usual)]
+    found = [
+        (page, block)
+        for page in pages
+        for block, following in zip_longest(page.blocks, page.blocks[1:])
+        if _may_head(block, body, usual) or _is_centred_section(block, following, body)
+    ]
     largest = max((block.size for page, block in found if page.number == pages[0].number), default=0.0)
     if by_outline:
         found = [(page, block) for page, block in found if block.size >= max(largest, 1.3 * body) and page is pages[0]]
@@ -277,6 +288,17 @@ def _may_head(block: Block, body: float, usual: str) -> bool:
     if _NUMBERED.match(text):
         return (distinct and (first.italic or "capitals" in first.font or shouted)) or shouted
     return (bool(_KNOWN.fullmatch(text)) and (distinct or shouted)) or ("capitals" in first.font and distinct)
+
+
+def _is_centred_section(block: Block, following: Block | None, body: float) -> bool:
+    """Whether a numbered line stands over the middle of its text, as some journals set headings: no larger than it."""
+    if block.kind not in ("p", "item") or len(block.lines) != 1 or block.size < 0.85 * body:
+        return False
+    if following is None or following.kind not in ("p", "item") or not following.lines:
+        return False
+    text = f"{block.marker} {block.text}".strip()
+    centred = is_centred_over(block.lines[0], max(following.lines, key=lambda line: line.x1 - line.x0))
+    return centred and len(text) <= 120 and _CENTRED_SECTION.fullmatch(text) is not None
 
 
 def _give_levels(heads: Sequence[Block], largest: float) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 SOFT_HYPHEN = "\u00ad"  # ends a word that goes on in the next line
 HYPHENS = (SOFT_HYPHEN, "\u2010", "-")
@@ -78,11 +78,18 @@ def line_numbers_of(words: Sequence[Word]) -> list[Word]:
     for edge, column in columns.items():
         numbers = sorted([*column, *columns.get(edge + 1, ())], key=lambda word: -word.y)
         steps = sum(int(below.text) == int(above.text) + 1 for above, below in pairwise(numbers))
-        if len(numbers) >= _LINE_NUMBERS_MIN and steps >= 0.9 * (len(numbers) - 1):
+        if len(numbers) >= _least_line_numbers(numbers, words) and steps >= 0.9 * (len(numbers) - 1):
             border = max(word.x1 for word in numbers)
             if sum(word.x0 < border for word in words) <= 1.1 * len(numbers):
                 return numbers
     return []
+
+
+def _least_line_numbers(numbers: Sequence[Word], words: Sequence[Word]) -> int:
+    """Few lines of text are numbered where most of a page is formulas: small numbers that go on from another page."""
+    goes_on = bool(numbers) and int(numbers[0].text) > _LINE_NUMBERS_MIN
+    small = goes_on and max(word.size for word in numbers) < 0.8 * median(word.size for word in words)
+    return _LINE_NUMBERS_MIN // 2 if small else _LINE_NUMBERS_MIN
 
 
 def segments_of(words: Iterable[Word]) -> Iterator[Segment]:
@@ -120,6 +127,23 @@ def _returns(held: list[Word], word: Word) -> bool:
 def is_raised(word: Word, beside: Word) -> bool:
     """Whether a word is a superscript of its neighbour."""
     return word.size <= _SMALL * beside.size and word.y - beside.y >= _RAISED * beside.size
+
+
+class Extent(Protocol):
+    """What stands on a line, from one place to another."""
+
+    @property
+    def x0(self) -> float: ...
+    @property
+    def x1(self) -> float: ...
+    @property
+    def size(self) -> float: ...
+
+
+def is_centred_over(above: Extent, below: Extent) -> bool:
+    """Whether a short line stands over the middle of a long one."""
+    left, right = above.x0 - below.x0, below.x1 - above.x1
+    return min(left, right) > 2 * above.size and abs(left - right) < 2.5 * above.size
 
 
 def is_right_to_left(text: str) -> bool:

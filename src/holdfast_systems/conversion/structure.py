@@ -63,6 +63,10 @@ def _body_size(pages: Iterable[ReadPage]) -> float:
     return max(weights, key=lambda size: (weights[size], -size)) if weights else 0.0
 
 
+# A larger line runs only if it has the number of its page, and more words than "Chapter 3".
+_RUNNING_SIZE, _RUNNING_SIZE_MAX, _RUNNING_WORDS = 1.25, 1.5, 3
+
+
 def _mark_running_lines(pages: Sequence[ReadPage], body: float) -> None:
     """Lines at one height on several pages: with the same words but for numbers, with the page's number, or with the
     title of the chapter or section in capitals."""
@@ -74,7 +78,8 @@ def _mark_running_lines(pages: Sequence[ReadPage], body: float) -> None:
             if not _may_run(block, body):
                 continue
             height, text = round(block.lines[0].y / 3), block.text
-            same[place, height, _NUMBER.sub("#", text)].append(block)
+            if block.size <= _RUNNING_SIZE * body:
+                same[place, height, _NUMBER.sub("#", text)].append(block)
             for number in {int(found) for found in _PAGE_NUMBER.findall(text)[:6] if len(found) < 6}:
                 numbered[place, height, number - page.number].append(block)
             if _ROMAN.fullmatch(text):
@@ -90,8 +95,9 @@ def _mark_running_lines(pages: Sequence[ReadPage], body: float) -> None:
 
 
 def _may_run(block: Block, body: float) -> bool:
-    """A line by itself, hardly larger than the text, and no note, which may stand as far down."""
-    is_line = block.size <= 1.25 * body and len(block.lines) <= 1 and block.kind not in ("table", "fw", "head")
+    """A line by itself, not much larger than the text, and no note, which may stand as far down."""
+    size_max = _RUNNING_SIZE_MAX if len(block.text.split()) >= _RUNNING_WORDS else _RUNNING_SIZE
+    is_line = block.size <= size_max * body and len(block.lines) <= 1 and block.kind not in ("table", "fw", "head")
     return is_line and not block.lines[0].raised
 
 

@@ -30,7 +30,7 @@ _WIDE = re.compile(r"^\s*except(?:\s*:|\s+\(?(?:Exception|BaseException)\b)")
 _BOUND = re.compile(r"\bas (\w+)\s*:")
 _RAISE = re.compile(r"^\s*raise\b")
 _TEST_NAME = re.compile(
-    r"^\s*(?:async )?(?:def (test_\w+)|func (Test\w+)|(?:[a-z]\w{0,7}\.)?(?:it|test)\(\s*['\"`](.+?)['\"`])"
+    r"^\s*(?:async )?(?:def (test_(?!suite\b)\w+)|func (Test\w+)|(?:[a-z]\w{0,7}\.)?(?:it|test)\(\s*['\"`](.+?)['\"`])"
 )
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 _DRESS = re.compile(r"[\s'\"`()]+")
@@ -48,6 +48,7 @@ _ASKING = re.compile(
     r"(?:if|elif|else|unless|and|or|not|is|in|None|True|False|null|undefined|nil|true|false|typeof|instanceof"
     r"|len|isinstance|hasattr|getattr|str|int|float|bool|any|all|self|this|new)"
 )
+_WHOLE_FILES_MAX = 2
 _AROUND_MAX = 4  # more new lines than this in one place are a rewrite, not a removal
 
 
@@ -191,10 +192,13 @@ def _tests(changelist: Changelist) -> Iterator[Finding]:
         return
     kept = {name for file in changelist.files for _, text in file.added_lines if (name := _test_name(text))}
     without: dict[str, int] = {}
+    whole = [file for file in changelist.files if is_test(file.path) and file.is_deleted]
     subjects = {_stem(file.path) for file in changelist.files if file.is_deleted and not is_test(file.path)}
     for file in changelist.files:
-        if not is_test(file.path) or _stem(file.path) in subjects:
+        if not is_test(file.path) or _stem(file.path) in subjects or path_kind(file.path) == "foreign":
             continue
+        if file in whole and len(whole) > _WHOLE_FILES_MAX:
+            continue  # a suite that goes elsewhere
         lines = [line for hunk in file.hunks for line in hunk.lines if line.kind == "-"]
         gone = {name for line in lines if (name := _test_name(line.text))} - kept
         renamed = {name for _, text in file.added_lines if (name := _test_name(text))}

@@ -16,6 +16,14 @@ from holdfast_systems.review.findings import Finding, Severity
 CRITIC = "lines"
 LINE_CHARS_MAX = 160
 BINARY_BYTES_MAX = 500_000
+# Pictures, letters, sound and documents are never text; a program or a database seldom belongs to a change.
+_BINARY_BY_NATURE = frozenset(
+    {
+        *(".png", ".jpg", ".jpeg", ".gif", ".webp", ".ico", ".icns", ".bmp", ".tif", ".tiff", ".avif", ".psd"),
+        *(".woff", ".woff2", ".ttf", ".otf", ".eot", ".pdf", ".docx", ".xlsx", ".pptx", ".mo"),
+        *(".mp3", ".mp4", ".m4a", ".wav", ".ogg", ".flac", ".webm", ".mov", ".wasm"),
+    }
+)
 CREDENTIAL = "credential"
 
 _MARKER_START = re.compile(r"(?:<{7}|>{7}|\|{7})(?: |$)")
@@ -23,7 +31,8 @@ _DEBUGGING: dict[re.Pattern[str], tuple[str, Severity]] = {
     re.compile(r"(?:breakpoint\(\)|(?:import i?pdb;\s*)?(?:i?pdb|pudb)\.set_trace\()"): (".py", "warning"),
     # A value or two as they are; what is put into words, or handed on from a caller, is meant for a reader.
     re.compile(
-        r"^print\((?!.*\bfile=|.*\*\*|f?['\"](?:[^ ]+ ){3})(?:[\w.\[\]'\" ,:*!?>=-]*|f['\"](?=.*=\}).*)\)\s*(?:#.*)?$"
+        r"^print\((?!.*\b(?:file|end|flush)=|.*\*\*|f?['\"](?:[^ ]+ ){3})"
+        r"(?:[\w.\[\]'\" ,:*!?>=-]*|f['\"](?=.*=\}).*)\)\s*(?:#.*)?$"
     ): (
         ".py",
         "info",
@@ -43,6 +52,10 @@ _DEBUGGING: dict[re.Pattern[str], tuple[str, Severity]] = {
     re.compile(r"set -x\b"): (".sh .bash", "info"),
 }
 _TODO = re.compile(r"\b(TODO|FIXME)\b(?!\s*[\[(])(?![^\n]*(?:#\d|\b[A-Z]{2,}-\d|https?://))")
+# Who says when it is to be done has thought of it.
+_OCCASION = re.compile(
+    r"\b(?:when|once|after|until|as soon as|(?:in|on|for|with|by)\b.{0,30}\b(?:release|version|v?\d+\.\d))", re.I
+)
 _PROSE = frozenset({"", ".md", ".rst", ".txt", ".adoc"})
 _LONG_BY_NATURE = frozenset(
     {
@@ -111,15 +124,16 @@ def _binary(file: ChangedFile, size: int | None) -> Iterator[Finding]:
     if size is not None and size > BINARY_BYTES_MAX:
         message = f"A binary file of {size:,} bytes; every clone will carry it forever."
         yield _finding(file, 0, "warning", "large-binary", message)
-    elif file.is_new:
+    elif file.is_new and PurePosixPath(file.path).suffix.lower() not in _BINARY_BY_NATURE:
         yield _finding(file, 0, "info", "binary", "A binary file is added; its content was not reviewed.")
 
 
 def _merge_markers(file: ChangedFile) -> Iterator[Finding]:
-    """A row of equals signs alone underlines headings; it is a marker only beside another one."""
-    starts = [number for number, text in file.added_lines if _MARKER_START.match(text)]
-    middles = [number for number, text in file.added_lines if text.rstrip("\r") == "======="]
-    for number in sorted(starts + (middles if starts else [])):
+    """One remark for each conflict, at its first marker: a row of equals signs alone underlines headings."""
+    ends = [(number, text[0]) for number, text in file.added_lines if _MARKER_START.match(text)]
+    for (number, mark), (_, before) in zip(ends, [(0, ">"), *ends], strict=False):
+        if mark != "<" and before != ">":
+            continue  # the conflict's own end
         yield _finding(file, number, "error", "merge-conflict", "A merge conflict marker was left in.")
 
 
@@ -151,7 +165,7 @@ def _debugging(file: ChangedFile, number: int, text: str, kind: str) -> Iterator
 
 
 def _manners(file: ChangedFile, number: int, text: str, kind: str) -> Iterator[Finding]:
-    if kind not in _PROSE and _TODO.search(text):
+    if kind not in _PROSE and (task := _TODO.search(text)) and not _OCCASION.search(text, task.end()):
         yield _finding(file, number, "info", "todo", "A task is noted without an owner or a ticket.")
     if text != text.rstrip() and kind not in _KEEPS_TRAILING:
         yield _finding(file, number, "info", "trailing-space", "Trailing whitespace.")

@@ -9,11 +9,12 @@ PathKind = Literal["product", "trial", "foreign"]
 
 # Bundled, generated and locked files, and the data of tests: nobody here wrote their lines, or they must be so.
 _FOREIGN = re.compile(
-    r"(^|/)(vendor(ed)?|_vendor|third_?party|node_modules|dist|packages/urllib3|bower_components|generated|typeshed)/"
+    r"(^|/)(vendor(ed)?|_vendor|third_?party|_?extern(als?)?|_?bundled|node_modules|dist|bower_components|generated|typeshed)/"
+    r"|\w/packages/\w+/.*\.py$"  # a package inside of a package was copied there
     r"|\.(lock|sum|map|snap|svg|po|pot)$|\.min\.(js|css)$|[.-][0-9a-f]{8,}\.(js|css)$"
     r"|[._-]generated\.|_pb2(_grpc)?\.pyi?$|\.pb\.go$"
     r"|(^|/)(test[-_]?data|__fixtures__|__snapshots__)/"
-    r"|(^|/)(package-lock\.json|pnpm-lock\.yaml|go\.sum|poetry\.lock|Cargo\.lock|PKG-INFO)$",
+    r"|\.egg-info/|(^|/)(package-lock\.json|pnpm-lock\.yaml|go\.sum|poetry\.lock|Cargo\.lock|PKG-INFO)$",
     re.IGNORECASE,
 )
 # What tests read or compare with is as its test needs it: such a folder somewhere below the first one of tests.

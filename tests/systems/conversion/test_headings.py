@@ -134,3 +134,34 @@ def test_titles_in_capitals_at_the_top_of_each_page_are_running_lines() -> None:
     ]
     mark_structure(read, [])
     assert [page.blocks[0].kind for page in read] == ["fw"] * 4
+
+
+def test_a_numbered_line_over_the_middle_of_its_text_is_a_heading() -> None:
+    """As journals of astronomy set them: in the type of the text, the third level smaller."""
+    middle = (line(PROSE).x0 + line(PROSE).x1) / 2
+
+    def centred(text: str, size: float = 10) -> Line:
+        return line(text, size, x0=middle - len(text) * size / 4)
+
+    found = heads([centred("2. METHODS OF MEASURE")], [centred("3.1.2. Springs", 9)], [centred("III. Neaps")])
+    assert found == ["2. METHODS OF MEASURE", "3.1.2. Springs", "III. Neaps"]
+    assert heads([line("2. Methods of measure")], [centred("2. Take the sum,")], [centred("Said the sailor")]) == []
+    words = [Word("2. Methods", 250, 300, 500, 10), Word("Tide " * 20, 60, 490, 484, 10)]
+    assert [len(block.lines) for block in blocks_of_page([*words, Word("moon.", 60, 90, 472, 10)], {})] == [1, 2]
+
+
+def test_a_section_of_a_part_with_a_roman_number_is_a_heading() -> None:
+    assert heads([line("III.1. The first tide", 10, "Roman-Oblique")]) == ["III.1. The first tide"]
+
+
+def test_a_large_running_line_has_the_number_of_its_page() -> None:
+    def tops(*texts: str) -> list[str]:
+        read = [
+            ReadPage(at, [Block([line(text, 14, "Bold", y=780)]), Block([line(PROSE)])], height=800)
+            for at, text in enumerate(texts, 1)
+        ]
+        mark_structure(read, [])
+        return [page.blocks[0].kind for page in read]
+
+    assert tops(*(f"The Sailor's Guide to Tides {number}" for number in range(1, 6))) == ["fw"] * 5
+    assert tops(*(f"Chapter {number}" for number in range(1, 6))) == ["head"] * 5

@@ -15,7 +15,7 @@ from holdfast_systems.conversion import pdf_tags
 from holdfast_systems.conversion.blocks import blocks_of_page
 from holdfast_systems.conversion.embedded import EmbeddedGateway
 from holdfast_systems.conversion.inline import Span, line_end, spans_of
-from holdfast_systems.conversion.layout import Word
+from holdfast_systems.conversion.layout import Word, line_numbers_of
 from holdfast_systems.conversion.ocr import is_installed
 from holdfast_systems.conversion.pdf_pictures import draw_pages, read_pictures
 
@@ -198,6 +198,21 @@ def test_the_numbers_of_lines_stand_in_the_margin(tmp_path: Path) -> None:
     root = tei_of(tmp_path, made.line_numbered())
     assert texts(root, "head")[-1:] == ["2. METHODS OF MEASURE"]
     assert texts(root, "fw") == [" ".join(str(number) for number in range(31, 51))]
+
+
+def test_a_few_small_numbers_that_go_on_are_those_of_lines() -> None:
+    def page(start: int, size: float) -> list[Word]:
+        return [
+            word
+            for row in range(5)
+            for word in (
+                Word(str(start + row), 20, 30, 700 - 12 * row, size),
+                Word("tide", 60, 90, 700 - 12 * row, 10),
+            )
+        ]
+
+    assert [word.text for word in line_numbers_of(page(313, 5))] == ["313", "314", "315", "316", "317"]
+    assert line_numbers_of(page(1, 5)) == line_numbers_of(page(2001, 10)) == [], "a list, a table of years"
 
 
 @pytest.mark.spec("C9")

@@ -89,8 +89,8 @@ async def test_what_needs_no_language(path: str, line: str, rule: str) -> None:
     ("path", "line"),
     [
         ("doc.rst", "======="),
-        ("a.go", "// TODO(ada): make it work"),
-        ("a.go", "// TODO make it work, see #12"),
+        ("a.rs", "// TODO(ada): make it work"),
+        ("a.rs", "// TODO make it work, see #12"),
         ("a.md", "two spaces  "),
         ("a.py", '"""print() shows it."""'),
         ("a.py", 'password = "${DB_PASSWORD}"'),

@@ -71,6 +71,24 @@ def test_a_check_that_goes_with_what_it_checked_is_not_missed() -> None:
         ("a.js", "console.trace('passing an array is deprecated');\n"),
         ("a.js", "if (found = rows.find(name)) use(found);\n"),
         ("LICENSE", "word " * 50 + "end\n"),
+        ("a.py", "try:\n    open()\nexcept:\n    raise ValueError\n"),
+        ("a.py", "try:\n    open()\nexcept:  # whatever a plugin does\n    # it must not end us\n    pass\n"),
+        ("a.py", "import sqlalchemy\n\nrows = sqlalchemy.select(t := 1).where(t == None)\n"),
+        ("a.py", "from b import on\n\n\n@on('x')\ndef go():\n    pass\n\n\n@on('y')\ndef go():\n    pass\n"),
+        ("a.py", "try:\n    import simplejson as json\nexcept ImportError:\n    import json\n\nx = 1\n"),
+        ("a.py", "globals().update(NAMES={})\n\nnames = NAMES\n"),
+        ("a.py", "title = _('Words')\n"),
+        ("a.py", "try:\n    open()\nexcept OSError, e:\n    e.args\n"),
+        ("a.py", 'class Login:\n    """\n    >>> login(password=\'bar-baz-9\')\n    """\n'),
+        ("a.py", "print(1, end='..')\n"),
+        ("a.py", "# TODO: remove in version 3.0\n"),
+        ("a.py", "class Row:\n    __slots__ = ('a',)\n\n    def __init__(self):\n        self.b = 1\n"),
+        ("a.py", "{% if rows %}\nimport os\n{% endif %}\n"),
+        ("a.js", "var rows = <%= rows %>;\n"),
+        ("a.sh", "#!/bin/sh\ncurl $CURL_OPTS x\n"),
+        ("lib.sh", 'rows="$(cat x)"\n'),
+        ("tab/packages/xls/a.py", "import os\n"),
+        ("tab/extern/a.py", "import os\n"),
     ],
 )
 async def test_what_an_author_means_gets_no_remark(path: str, text: str) -> None:
@@ -84,6 +102,14 @@ async def test_its_neighbours_that_nobody_means_do() -> None:
     }
     wrong = "DAY = 'so\u200bon'\n\n\ndef merge(keys, weights=[]) -> bool: ...\n"
     assert rules(await reviewed(added("a.py", wrong)), "a.py") == {(1, "PLE2515"), (4, "B006")}
+    caught = "try:\n    open()\nexcept:\n    pass\n\nrows = open() == None\n"
+    assert rules(await reviewed(added("a.py", caught)), "a.py") == {(3, "E722"), (6, "E711")}
+    assert rules(await reviewed(added("a.py", "# TODO: remove\nprint(1, 2)\n")), "a.py") == {
+        (1, "todo"),
+        (2, "debugging"),
+    }
+    assert rules(await reviewed(added("a.sh", "#!/bin/sh\ncurl $target\n")), "a.sh") == {(2, "SC2086")}
+    assert rules(await reviewed(added("packages/xls/a.py", "import os\n")), "packages/xls/a.py") == {(1, "F401")}
     assert rules(await reviewed(added("a.js", "console.log('here');\n")), "a.js") == {(1, "debugging")}
     secret = "const login = { username: 'ada', password: 'engine-no-1' };\n"
     assert {rule for _, rule in rules(await reviewed(added("a.js", secret)), "a.js")} == {"secret"}
@@ -93,3 +119,37 @@ async def test_a_script_that_comes_with_its_types_was_written_by_a_compiler() ->
     script, types = added("a.js", "x" * 161 + ";\n"), added("a.d.ts", "export declare const a: string;\n")
     assert rules(await reviewed(script), "a.js") == {(1, "long-line")}
     assert rules(await reviewed(script + types), "a.js") == set()
+
+
+async def test_what_a_test_breaks_on_purpose_is_no_error() -> None:
+    text = "import os\nx = os.name + rows\n"
+    found = await reviewed(added("tests/test_a.py", text), added("a.py", text))
+    assert {(finding.path, finding.severity) for finding in found.findings if finding.rule == "F821"} == {
+        ("tests/test_a.py", "warning"),
+        ("a.py", "error"),
+    }
+
+
+async def test_a_conflict_is_one_remark_and_a_picture_none() -> None:
+    conflict = "<<<<<<< ours\na\n||||||| base\n=======\nb\n>>>>>>> theirs\n"
+    assert rules(await reviewed(added("a.txt", f"{conflict}c\n{conflict}")), "a.txt") == {
+        (1, "merge-conflict"),
+        (8, "merge-conflict"),
+    }
+    assert rules(await reviewed(added("a.txt", "b\n>>>>>>> theirs\n")), "a.txt") == {(2, "merge-conflict")}
+    binary = "diff --git a/{0} b/{0}\nnew file mode 100644\nindex 0..1\nBinary files /dev/null and b/{0} differ\n"
+    found = await reviewed(binary.format("logo.png"), binary.format("tool.exe"))
+    assert rules(found, "logo.png") == set() and rules(found, "tool.exe") == {(0, "binary")}
+
+
+def test_a_suite_that_goes_elsewhere_takes_no_tests_away() -> None:
+    code = changed("src/a.py", "x = 1\n", "x = 2\n")
+
+    def gone(name: str, text: str = "def test_x(): ...\n") -> str:
+        path = f"tests/{name}"
+        head = f"diff --git a/{path} b/{path}\ndeleted file mode 100644\n--- a/{path}\n+++ /dev/null\n"
+        return f"{head}@@ -1,1 +0,0 @@\n-{text}"
+
+    assert guards(code + gone("test_a.py")) == [(0, "removed-tests")]
+    assert guards(code + "".join(map(gone, ("test_a.py", "test_b.py", "test_c.py")))) == []
+    assert guards(code + gone("test_a.py", "def test_suite(): ...\n")) == [], "that gathers tests and is none"
