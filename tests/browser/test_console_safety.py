@@ -129,6 +129,32 @@ async def test_nothing_that_a_hand_or_a_handler_wrote_runs(browser: Any, place: 
         await force(kernel, "bank", open=False, actor="olga", reason="over")
 
 
+# In the page, as a text that was taken for markup would do it.
+SLIP = """() => {
+    window.ran = 0;
+    const written = document.createElement("script");
+    written.textContent = "window.ran = 1";
+    const image = document.createElement("img");
+    image.setAttribute("onerror", "window.ran = 2");
+    image.src = "data:,";
+    const link = document.createElement("a");
+    link.href = "javascript:void(window.ran = 3)";
+    document.body.append(written, image, link);
+    link.click();
+    return new Promise((done) => image.addEventListener("error", () => setTimeout(() => done(window.ran))));
+}"""
+
+
+@pytest.mark.spec("K7", "K30")
+async def test_the_policy_stops_what_would_slip_in_as_markup(browser: Any, place: Deployment) -> None:
+    page = await browser.new_page()
+    try:
+        await page.goto(f"{place.address}/login")
+        assert await page.evaluate(SLIP) == 0
+    finally:
+        await page.close()
+
+
 async def focused(page: Any) -> str:
     return str(await page.evaluate("document.activeElement.innerText || document.activeElement.id"))
 
