@@ -17,7 +17,7 @@ from holdfast.engines.keeper import lease_name
 from holdfast.engines.renewal import LATE, Renewal
 from holdfast.engines.run import Duties, _workers
 from holdfast.engines.wakeups import Wakeups
-from holdfast.kernel.kernel import Kernel, Registry
+from holdfast.kernel.kernel import Kernel, Registry, Tuning
 from holdfast.kernel.observe.watch import LogWatch
 from holdfast.tables import callbacks
 from holdfast.testing import HandClock
@@ -154,6 +154,38 @@ async def test_a_ring_that_finds_no_room_is_passed_on(kernel: Kernel) -> None:
     wakeups._roster.update([f"w{number}" for number in range(50)])
     mine = [ticket for ticket in map(str, range(200)) if wakeups._heed(ticket) is not None]
     assert 0 < len(mine) < 50, "a ring for another is left to it"
+
+
+async def test_two_workers_poll_in_turns_where_rings_arrive_and_each_by_itself_elsewhere(
+    kernel: Kernel, place: Place
+) -> None:
+    rings_arrive = place.dialect == "postgres"
+    listener = kernel.store.listen("rules")
+    async with asyncio.timeout(10):
+        while kernel.store.is_heard() != rings_arrive:
+            await listener.wait(0.01)
+    first, second = (Wakeups(kernel, name, ["rules"], lambda: 1, lambda: None) for name in "ab")
+    assert first.until_poll_s(1.0) == 1.0
+    for wakeups in (first, second):
+        wakeups._roster.update(["a", "b"])
+    apart_s = abs(first.until_poll_s(1.0) - second.until_poll_s(1.0))
+    assert apart_s == pytest.approx(1.0, abs=0.2) if rings_arrive else apart_s == 0
+    listener.close()
+
+
+async def test_a_worker_that_no_longer_heeds_rings_reports_it_at_once(place: Place, clock: HandClock) -> None:
+    kernel = place.kernel(app, clock=clock, tuning=Tuning(lease_s=9, renew_s=0.01))
+    wakeups = Wakeups(kernel, "a", ["rules"], lambda: 1, lambda: None)
+    wakeups.is_drained = True
+    watching = asyncio.ensure_future(wakeups._watch_company(kernel.store.listen("nobody")))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await wakeups.company_changed.wait()  # it has not said yet that it heeds any
+    wakeups._heeds = True
+    async with asyncio.timeout(10):
+        await wakeups.company_changed.wait()
+    watching.cancel()
+    await close_all(place)
 
 
 async def test_queues_that_are_not_declared_here_have_no_worker(kernel: Kernel) -> None:

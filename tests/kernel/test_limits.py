@@ -106,6 +106,31 @@ async def test_the_place_of_a_dead_process_comes_free_when_its_call_must_be_over
 
 
 @pytest.mark.spec("K18")
+async def test_a_stage_may_call_a_limited_provider_once_more_after_a_call(deploy: Deploy) -> None:
+    """Inside of a call it may not: the inner one would wait for the outer one's place."""
+    twice = App("twice")
+    narrow = Provider("narrow", concurrency=1)
+
+    @twice.job()
+    class Twice(Job[bool]):
+        @stage(provider=narrow, retry=Retry(attempts=1))
+        async def ask(self, ctx: Context, inside: bool) -> str:
+            async def answer() -> str:
+                return await ctx.call(answer_at_once) if inside else "yes"
+
+            return await ctx.call(answer) + await ctx.call(answer)
+
+    async def answer_at_once() -> str:
+        return "no"
+
+    world = await deploy(twice)
+    after, within = await world.enqueue(Twice, False), await world.enqueue(Twice, True)
+    await world.run_until_idle()
+    assert (await world.results(after))["ask"] == '"yesyes"'
+    assert "called inside of a call of itself" in (await world.job(within))["error"]
+
+
+@pytest.mark.spec("K18")
 async def test_what_a_rate_parks_is_let_through_as_the_rate_allows(deploy: Deploy) -> None:
     limited = App("sips")
     slow = Provider("slow", per_minute=6)

@@ -10,10 +10,11 @@ from holdfast import App, Context, Job, Retry, stage
 from holdfast.core.failure import Category
 from holdfast.core.provider import Provider
 from holdfast.errors import CallError
+from holdfast.kernel.hands.pausing import set_paused
 from holdfast.operator.audit import audit
 from holdfast.stores.statement import _statement
 from holdfast.testing import HandClock, World
-from tests.kernel.places import Deploy
+from tests.kernel.places import Deploy, rows
 
 app = App("audited")
 mail = Provider("audited.mail", effects="token")
@@ -28,6 +29,14 @@ class Send(Job[str]):
         if order == "bad":
             raise CallError.of(Category.VALIDATION, "BAD_ORDER", "no")
         return await ctx.effect(f"mail/{ctx.job_id}", send=_sent)
+
+
+@app.job(fair_by="owner")
+class Stand(Job[int]):
+    """Waits for the turn of its owner."""
+
+    @stage()
+    async def stand(self, ctx: Context, number: int) -> None: ...
 
 
 async def _sent(token: str) -> str:
@@ -53,6 +62,18 @@ async def worked(deploy: Deploy) -> World:
 @pytest.mark.spec("K15", "K19")
 async def test_a_database_that_kept_its_promises_passes(deploy: Deploy) -> None:
     world = await worked(deploy)
+    assert await audit(world.kernel) == []
+
+
+async def test_jobs_in_line_and_of_a_paused_kind_are_looked_after(deploy: Deploy) -> None:
+    """Their rows are parked for no provider: a turn that comes, or a person, lets them go."""
+    world: World = await deploy(app)
+    await world.enqueue(Send, "good")
+    await set_paused(world.kernel, "kind", "audited.send", paused=True, actor="olga", reason="the mail server moves")
+    await world.work()
+    await world.enqueue(Stand, 1, owner="ann")
+    parked = await rows(world.kernel.store, "SELECT hold FROM holdfast_jobs WHERE parked = 1 ORDER BY hold")
+    assert [row["hold"] for row in parked] == ["pause", "turn"]
     assert await audit(world.kernel) == []
 
 

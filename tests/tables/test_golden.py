@@ -42,6 +42,7 @@ from tests.kernel.places import Deploy
 from tests.services.sqlite import open_migrated
 from tests.tables.crowd import Unordered, gather, told
 from tests.tables.crowd_verbs import OF_THE_CROWD, STANDING_CROWD
+from tests.tables.ending_verbs import ENDS, STANDING_ENDS
 from tests.tables.families import Family, both
 from tests.tables.test_bystanders import PREPARED, READS, WRITES, Undone, snapshot
 from tests.tables.test_fences import app
@@ -247,7 +248,7 @@ def shown(row: Mapping[str, Any]) -> str:
 
 async def whole(world: World) -> dict[str, list[str]]:
     """Every block of the golden file, as it is now."""
-    pair, standing = await both(world), PREPARED | STANDING | STANDING_CROWD
+    pair, standing = await both(world), PREPARED | STANDING | STANDING_CROWD | STANDING_ENDS
     a, now, found = pair[0], world.kernel.now(), {}
     marks = {getattr(one, name): f"<{name} {one.side}>" for one in pair
              for name in ("dead", "running", "case", "replay", "incident", "message")}  # fmt: skip
@@ -266,7 +267,7 @@ async def whole(world: World) -> dict[str, list[str]]:
     for name, verb in (WRITES | READS | MESSAGES | OF_A_FAMILY).items():
         await tried(name, lambda tx, verb=verb: verb(tx, a, now), True, marks)  # type: ignore[misc]
     names = marks | await gather(world)
-    for name, asked in (ASKED | DONE | OF_THE_CROWD).items():
+    for name, asked in (ASKED | DONE | OF_THE_CROWD | ENDS).items():
         await tried(name, lambda tx, asked=asked: asked(tx, world), False, names)  # type: ignore[misc]
     return found
 

@@ -37,8 +37,9 @@ SELECT CAST(id AS TEXT) AS id FROM holdfast_outbox
  WHERE status = 'pending' AND available_at < :before ORDER BY available_at LIMIT 100
 
 -- name: orphans
--- Held back for a provider that nothing watches: no breaker row says when to let them go.
+-- Held back for a provider that nothing watches: no breaker row says when to let them go. Who waits for a turn or for a
+-- pause to end waits for no provider.
 SELECT CAST(j.id AS TEXT) AS id, j.provider FROM holdfast_jobs AS j
- WHERE j.state = 'queued' AND j.parked = 1 AND COALESCE(j.hold, '') <> 'turn'
+ WHERE j.state = 'queued' AND j.parked = 1 AND COALESCE(j.hold, '') NOT IN ('turn', 'pause')
    AND NOT EXISTS (SELECT 1 FROM holdfast_breakers AS b WHERE b.name = j.provider)
  LIMIT 100

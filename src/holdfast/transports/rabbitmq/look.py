@@ -92,11 +92,15 @@ async def _next(queue: AbstractQueue, timeout_s: float) -> AbstractIncomingMessa
     is asked about once more."""
     with losses("look into a queue"):
         async with asyncio.timeout(timeout_s):
-            message = await queue.get(no_ack=False, fail=False, timeout=timeout_s)
+            message = await _ask(queue, timeout_s)
             if message is None:
                 await asyncio.sleep(SETTLE_S)
-                message = await queue.get(no_ack=False, fail=False, timeout=timeout_s)
+                message = await _ask(queue, timeout_s)
     return message
+
+
+async def _ask(queue: AbstractQueue, timeout_s: float) -> AbstractIncomingMessage | None:
+    return await queue.get(no_ack=False, fail=False, timeout=timeout_s)
 
 
 def _looks(message: AbstractIncomingMessage) -> int:
