@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import correlation
 
-from tests.systems.grading.learners import learners, scores_of, weighted_kappa
+from tests.systems.grading.learners import learners, place_of, scores_of, weighted_kappa
 
 from holdfast_systems.grading.confidence import confidence_in
 from holdfast_systems.grading.doubt import doubt_of
@@ -105,9 +105,11 @@ def _made_up(how: str) -> Iterator[Row]:
     yield Row(f"{how}: made-up learners, weighted kappa with people", "", f"{kappa:.3g}", True)
     pairs = []
     for scored, learner in zip(map(to_half, scores), some, strict=True):
-        words = learner.text.words
+        words, place = learner.text.words, place_of(learner, with_model=with_model)
         grade = grade_of(dict.fromkeys(CRITERIA, Criterion(scored, "")), method="offline")
-        sure = confidence_in(replace(grade, doubt=doubt_of(scored, words)), words=words, words_expected=250).score
+        sure = confidence_in(
+            replace(grade, doubt=doubt_of(scored, place, words)), words=words, words_expected=250
+        ).score
         pairs.append((sure, abs(scored - learner.person)))
     yield at_most(f"{how}: confidence against their distance from people, Spearman", _spearman(pairs), -0.2)
 

@@ -248,11 +248,32 @@ class _Words:
         return self._fonts[font]
 
 
+# An accent is a glyph of its own in the older fonts of TeX, and comes before its letter. Not before consonants that may
+# follow what stands for an apostrophe.
+_ACCENTS = dict(
+    zip(
+        "\u00b4\u00a8\u02c6\u02dc\u02c7\u02da\u02d8\u02dd",
+        "\u0301\u0308\u0302\u0303\u030c\u030a\u0306\u030b",
+        strict=True,
+    )
+)
+_SET_OVER = re.compile(f"([{''.join(_ACCENTS)}])([aceinouyzACEINOUYZ\u0131]|(?<=[\u02c7\u02d8])[gsrdtGSRDT])")
+
+
 def _as_written(text: str) -> str:
-    """Letters instead of ligatures, and a hyphen that ends a line as one that may go."""
+    """Letters instead of ligatures, with the accents that were set over them, and a hyphen that ends a line as one that
+    may go."""
+    text = _SET_OVER.sub(_with_accent, text)
     if _SHAPED.search(text):
         text = unicodedata.normalize("NFKC", text)
     return text[:-1] + SOFT_HYPHEN if text[-1] in "\x02\ufffe" else text
+
+
+def _with_accent(match: re.Match[str]) -> str:
+    """The letter with its accent; both as they are where no alphabet has it."""
+    letter = match[2].replace("\u0131", "i")
+    whole = unicodedata.normalize("NFC", letter + _ACCENTS[match[1]])
+    return whole if len(whole) == 1 else match[0]
 
 
 def _all_text(text: Any) -> str:

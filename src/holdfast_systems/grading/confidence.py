@@ -27,7 +27,8 @@ WEIGHTS: Mapping[str, float] = MappingProxyType(
 _SPREAD_MAX = 4.0
 # A measured grade cannot be less in doubt than the first of these, and says nothing beyond the second. The line of 85
 # lies at 0.45 points.
-_DOUBT: Line = ((0.3, 1.0), (2.5, 0.0))
+# Who is two points away is a band away.
+_DOUBT: Line = ((0.3, 1.0), (2.0, 0.0))
 _FLOOD = 3.0
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _STEM = 4

@@ -3,7 +3,8 @@
 Two things make a measured score wrong, and each can be told from the text alone:
 
     drawn back   markers give less extreme scores than measurements do: of a distance from the usual only a part is
-                 the text's, the rest is chance
+                 the text's, the rest is chance. It is the distance of the plain sum: the scale is bent after it, and
+                 the score comes nearer to people's by that, or goes away from them
     little       rates over few words: luck evens out in long texts only
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from math import sqrt
 
-from holdfast_systems.grading.scale import MEAN_OF_PEOPLE
+from holdfast_systems.grading.scale import MEAN_OF_PEOPLE, POINTS_PER_DEVIATION
 
 # Of a distance from the usual, so much is the text's and the rest is chance: the correlation with people's scores,
 # divided by how much wider than theirs our scores are spread.
@@ -20,8 +21,8 @@ _LIKELY_SHARE = 0.5
 _LUCK_POINTS, _LUCK_WORDS = 0.3, 250
 
 
-def doubt_of(score: float, words: int) -> float:
-    """The expected distance, in points of the overall score."""
-    drawn_back = (1 - _LIKELY_SHARE) * abs(score - MEAN_OF_PEOPLE)
+def doubt_of(score: float, place: float, words: int) -> float:
+    """The expected distance, in points, of the overall score of a text whose sum has this `place` among the usual."""
+    likely = MEAN_OF_PEOPLE + _LIKELY_SHARE * POINTS_PER_DEVIATION * place
     little = _LUCK_POINTS * sqrt(_LUCK_WORDS / max(1, words))
-    return sqrt(drawn_back**2 + little**2)
+    return sqrt((score - likely) ** 2 + little**2)

@@ -19,7 +19,7 @@ from holdfast_systems.grading.features import CHARACTERS_MAX, Features, Measurer
 from holdfast_systems.grading.grade import CRITERIA, Criterion, Grade, TaskType, grade_of, to_half
 from holdfast_systems.grading.language_model import LanguageModel, installed_model
 from holdfast_systems.grading.line import Line, on_line
-from holdfast_systems.grading.scale import deviations, score_of
+from holdfast_systems.grading.scale import deviations, place, score_of
 
 WORDS_EXPECTED: dict[TaskType, int] = {"email": 120, "essay": 250}
 SPOKEN_WORDS_PER_MINUTE = 100
@@ -84,7 +84,7 @@ class OfflineGrader:
         signals = signals_of(text, measured, expected, surprisal, question=question)
         parts = deviations(measured, expected, surprisal)
         own = _own_of_writing(parts, _form(text, measured, task_type))
-        return _grade(measured, expected, signals, parts, own, score_of(parts, measured))
+        return _grade(measured, expected, signals, parts, own)
 
     def grade_speaking(
         self, transcript: str, duration_s: float, delivery: SpokenDelivery | None = None, question: str | None = None
@@ -96,8 +96,8 @@ class OfflineGrader:
         signals = signals_of(transcript, measured, expected, surprisal, spoken=True, question=question)
         parts = deviations(measured, expected, surprisal, spoken=True)
         parts |= fluency(measured, duration_s, delivery)
-        score = score_of(parts, measured, sum(parts[name] for name in FLUENCY if name in parts))
-        return _grade(measured, expected, signals, parts, _own_of_speaking(parts), score)
+        delivered = sum(parts[name] for name in FLUENCY if name in parts)
+        return _grade(measured, expected, signals, parts, _own_of_speaking(parts), delivered)
 
     def _surprisal(self, text: str, measured: Features) -> float | None:
         # Other languages and keyboards that were leant on are known without asking.
@@ -164,9 +164,10 @@ def _grade(
     signals: tuple[str, ...],
     parts: dict[str, float],
     own: Sequence[float],
-    overall: float,
+    delivered: float = 0.0,
 ) -> Grade:
     """Four criteria around the overall score, each moved by its own measurements, their mean unmoved."""
+    overall = score_of(parts, measured, delivered)
     length = measured.distinct_sentences_words / expected
     cap = min([on_line(_SHORT_CAP, length), *(_CAPS[name] for name in signals if name in _CAPS)])
     mean = sum(own) / len(own)
@@ -175,7 +176,7 @@ def _grade(
     sentences = _feedback(measured, expected, signals)
     criteria = {name: Criterion(score, text) for name, score, text in zip(CRITERIA, scores, sentences, strict=True)}
     grade = grade_of(criteria, signals=signals, method="offline")
-    doubt = doubt_of(grade.overall_score, measured.distinct_sentences_words)
+    doubt = doubt_of(grade.overall_score, place(parts) + delivered, measured.distinct_sentences_words)
     return replace(grade, features=parts, doubt=doubt)
 
 

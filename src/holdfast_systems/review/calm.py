@@ -38,6 +38,7 @@ _MADE_UP = re.compile(
     r"|@(?:host(?:name)?|localhost|127\.0\.0\.1|example\.\w+|[\w.-]+\.(?:test|example|invalid))\b",
     re.IGNORECASE,
 )
+_FILLED_LATER = re.compile(r"[=:]\s*['\"]?(?:\{env:|\{\{|\{\w+\}|\$\{|\$\w|<\w+>|%\()")
 _COMMENT = re.compile(r"\s*(?:#|//|/\*|\*(?!\*)|--|<!--)")
 # The keys that a provider's own documents show.
 _EXAMPLE = re.compile(r"EXAMPLE(?:KEY)?\b")
@@ -98,8 +99,8 @@ def _secret(finding: Finding, line: str, *, trial: bool) -> Finding | None:
         return None  # shown, or spoken of
     if trial:
         return None if guess else replace(finding, severity="info")
-    if guess and _COMMENT.match(line):
-        return None  # it shows how something is called
+    if guess and (_COMMENT.match(line) or _FILLED_LATER.search(line)):
+        return None  # it shows how something is called, or what takes its place
     if guess and kind in ("", "Basic Auth Credentials") and _MADE_UP.search(line):
         return None
     if "Entropy" in kind and (_DIGEST.search(line) or not _NAMED.search(line) or not _GIVEN.search(line)):

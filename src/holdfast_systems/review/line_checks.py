@@ -57,24 +57,10 @@ _OCCASION = re.compile(
     r"\b(?:when|once|after|until|as soon as|(?:in|on|for|with|by)\b.{0,30}\b(?:release|version|v?\d+\.\d))", re.I
 )
 _PROSE = frozenset({"", ".md", ".rst", ".txt", ".adoc"})
-_LONG_BY_NATURE = frozenset(
+_CODE = frozenset(
     {
-        ".html",
-        ".xml",
-        ".toml",
-        ".yml",
-        ".yaml",
-        ".cfg",
-        ".ini",
-        ".csv",
-        ".tsv",
-        ".json",
-        ".lock",
-        ".svg",
-        ".ipynb",
-        ".min.js",
-        ".map",
-        ".sum",
+        *(".py", ".pyi", ".js", ".jsx", ".ts", ".tsx", ".mjs", ".cjs", ".vue", ".svelte", ".go", ".rs", ".java", ".kt"),
+        *(".c", ".h", ".cc", ".cpp", ".hpp", ".cs", ".rb", ".php", ".swift", ".scala", ".sh", ".bash", ".pl", ".lua"),
     }
 )
 _KEEPS_TRAILING = frozenset({".md", ".rst", ".txt", ".html", ".diff", ".patch", ".snap"})
@@ -92,7 +78,7 @@ _ASSIGNED = re.compile(
 )
 _PLACEHOLDER = re.compile(
     r"^(?:\$|\{|<|%|x{3,}|\*{3,}|\.{3,}|your|example|change|dummy|fake|placeholder|redacted|none|null|true|false"
-    r"|env[.:]|process\.|os\.)",
+    r"|env[.:]|process\.|os\.|\(\?|[a-z]{3,6}://(?!\S*:\S*@))",
     re.IGNORECASE,
 )
 
@@ -169,8 +155,7 @@ def _manners(file: ChangedFile, number: int, text: str, kind: str) -> Iterator[F
         yield _finding(file, number, "info", "todo", "A task is noted without an owner or a ticket.")
     if text != text.rstrip() and kind not in _KEEPS_TRAILING:
         yield _finding(file, number, "info", "trailing-space", "Trailing whitespace.")
-    long_by_nature = kind in _PROSE or kind in _LONG_BY_NATURE or "://" in text
-    if len(text) > LINE_CHARS_MAX and not long_by_nature:
+    if len(text) > LINE_CHARS_MAX and kind in _CODE and "://" not in text:
         message = f"The line has {len(text)} characters; past {LINE_CHARS_MAX} nobody reads them."
         yield _finding(file, number, "info", "long-line", message)
 

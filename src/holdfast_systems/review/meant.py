@@ -60,6 +60,8 @@ _COLUMNS = re.compile(
 )
 # What a handler of everything does that takes care: it goes on, or keeps what happened.
 _TAKES_CARE = re.compile(r"\s*(?:raise\b|#)|.*(?:exc_info|format_exc|print_exc|\.exception\(|traceback\b)")
+_EVALUATED_TEXT = re.compile(r"eval\(\s*[rbuRBU]?['\"]")
+_LONG_TEXT = re.compile(r"(['\"`])[^'\"`]{100,}\1")  # a sentence or a table in one piece is not broken
 _REDEFINED = re.compile(r"from line (\d+)")
 _MANY_WORDS = re.compile(r"\$\{?\w*(?:OPT(?:ION)?|ARG|FLAG|PARAM|CMD|COMMAND|LIST|FILES)S?\b", re.IGNORECASE)
 _TICKET = re.compile(r"https?://|#\d+|\b[A-Z]{2,}-\d+")
@@ -87,6 +89,7 @@ def unmeant(findings: list[Finding], changelist: Changelist, texts: dict[str, st
     older |= {path for path, text in texts.items() if path.endswith(".py") and _OLD_HANDLER.search(text)}
     strange = {path for path, text in texts.items() if _DIALECT.search(text)}
     written = {path for path, text in texts.items() if is_written_by_a_program(text)}
+    written |= {file.path for file in changelist.files if any(map(_is_written_line, file.added_lines))}
     typed = {path.removesuffix(".d.ts") for path in texts if path.endswith(".d.ts")}
     kept = []
     for finding in findings:
@@ -118,6 +121,10 @@ def _is_shown(finding: Finding, line: str, content: str) -> bool:
         return finding.line in _lines_of_texts(content)
     named = finding.rule == CREDENTIAL or "Secret Keyword" in finding.message
     return named and finding.line in _lines_of_texts(content, documents=True)
+
+
+def _is_written_line(added: tuple[int, str]) -> bool:
+    return len(added[1]) > _WRITTEN_LINE_MAX
 
 
 def is_written_by_a_program(text: str) -> bool:
@@ -170,6 +177,12 @@ def _is_kept_by_another(place: _Place) -> bool:
     """Whether what is defined a second time was given to a decorator the first time."""
     before = _REDEFINED.search(place.finding.message)
     return before is not None and place.lines[int(before[1]) - 2].lstrip().startswith("@")
+
+
+def _is_asked_for(place: _Place) -> bool:
+    """Whether a name is read to see that it is there: `try: set`."""
+    before = place.lines[place.number - 2].strip() if place.number > 1 else ""
+    return before == "try:"
 
 
 def _takes_care(place: _Place) -> bool:
@@ -264,11 +277,11 @@ def _tree(content: str) -> ast.Module | None:
 
 _MEANT: Mapping[str, Callable[[_Place], bool]] = {
     "todo": lambda at: any(_TICKET.search(following) for following in at.lines[at.number : at.number + 2]),
-    "long-line": lambda at: bool(_TO_A_TOOL.search(at.line)),
+    "long-line": lambda at: bool(_TO_A_TOOL.search(at.line) or _LONG_TEXT.search(at.line)),
     "trailing-space": lambda at: at.finding.path.endswith(".py") and at.number in _lines_of_texts(at.content),
     "debugging": lambda at: at.finding.severity == "info" and _is_an_answer(at.finding, at.lines, at.content),
     "B006": lambda at: _is_overload(at.number, at.content),
-    "B018": lambda at: "attribute access" in at.finding.message,  # it may load or connect
+    "B018": lambda at: "attribute access" in at.finding.message or _is_asked_for(at),  # it may load or connect
     "B019": lambda at: bool(_BOUNDED.search(at.line)),
     "E711": lambda at: bool(_COLUMNS.search(at.content)),  # columns answer to == and to nothing else
     "E722": _takes_care,
@@ -277,6 +290,7 @@ _MEANT: Mapping[str, Callable[[_Place], bool]] = {
     "F821": _comes_from_elsewhere,
     "F822": _comes_from_elsewhere,
     "PLE2515": lambda at: bool(_UNBLANKED.search(at.line)),
+    "S307": lambda at: bool(_EVALUATED_TEXT.search(at.line)),
     "S602": lambda at: "seems safe" in at.finding.message,
     "S701": lambda at: "html" not in at.content.lower(),
     "SC2086": lambda at: bool(_MANY_WORDS.search(at.line)),

@@ -10,13 +10,13 @@ PathKind = Literal["product", "trial", "foreign"]
 # Bundled, generated and locked files, and the data of tests: nobody here wrote their lines, or they must be so.
 _FOREIGN = re.compile(
     r"(^|/)(vendor(ed)?|_vendor|third_?party|_?extern(als?)?|_?bundled|node_modules|dist|bower_components|generated|typeshed)/"
-    r"|\w/packages/\w+/.*\.py$"  # a package inside of a package was copied there
     r"|\.(lock|sum|map|snap|svg|po|pot)$|\.min\.(js|css)$|[.-][0-9a-f]{8,}\.(js|css)$"
     r"|[._-]generated\.|_pb2(_grpc)?\.pyi?$|\.pb\.go$"
     r"|(^|/)(test[-_]?data|__fixtures__|__snapshots__)/"
     r"|\.egg-info/|(^|/)(package-lock\.json|pnpm-lock\.yaml|go\.sum|poetry\.lock|Cargo\.lock|PKG-INFO)$",
     re.IGNORECASE,
 )
+_COPIED = re.compile(r"\w/packages/\w")  # a package inside of a package was copied there
 # What tests read or compare with is as its test needs it: such a folder somewhere below the first one of tests.
 _TESTS = re.compile(r"(^|/)(tests?|spec|__tests__)(?=/)", re.IGNORECASE)
 _TEST_DATA = re.compile(
@@ -39,7 +39,9 @@ _TEST = re.compile(
 
 
 def path_kind(path: str) -> PathKind:
-    if _FOREIGN.search(path) or ((tests := _TESTS.search(path)) and _TEST_DATA.search(path, tests.end())):
+    if _FOREIGN.search(path) or (path.endswith(".py") and _COPIED.search(path)):
+        return "foreign"
+    if (tests := _TESTS.search(path)) and _TEST_DATA.search(path, tests.end()):
         return "foreign"
     return "trial" if _TRIAL.search(path) else "product"
 

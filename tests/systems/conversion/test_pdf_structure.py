@@ -17,6 +17,7 @@ from holdfast_systems.conversion.embedded import EmbeddedGateway
 from holdfast_systems.conversion.inline import Span, line_end, spans_of
 from holdfast_systems.conversion.layout import Word, line_numbers_of
 from holdfast_systems.conversion.ocr import is_installed
+from holdfast_systems.conversion.pdf_page import _as_written
 from holdfast_systems.conversion.pdf_pictures import draw_pages, read_pictures
 
 # What TEI P5 allows inside each element that is written into a body, from its own content models.
@@ -295,3 +296,9 @@ def test_a_tree_of_tags_is_read_to_its_bounds_and_not_beyond(depth: int, count: 
     walk._count = count
     walk.visit(object(), pdf_tags.Tag("", 0), depth)
     assert (walk.tags, walk._count) == ({}, count)
+
+
+def test_an_accent_that_was_set_over_a_letter_belongs_to_it() -> None:
+    assert _as_written("Introducci\u00b4on") == "Introducci\u00f3n" and _as_written("na\u00a8\u0131ve") == "na\u00efve"
+    assert _as_written("\u02c7Skoda") == "\u0160koda" and _as_written("ma\u02dcnana") == "ma\u00f1ana"
+    assert _as_written("it\u00b4s") == "it\u00b4s", "that is an apostrophe"

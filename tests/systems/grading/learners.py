@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from holdfast_systems.grading.features import Features
-from holdfast_systems.grading.scale import SEVEN, deviations, score_of
+from holdfast_systems.grading.scale import SEVEN, deviations, place, score_of
 
 NOTHING: dict[str, Any] = {field.name: () if field.name == "slip_examples" else 0 for field in fields(Features)}
 USUAL = replace(
@@ -97,6 +97,10 @@ def _learner(z: dict[str, float], level: float, clauses: float, run_on: float) -
 
 def scores_of(some: list[Learner], *, with_model: bool) -> list[float]:
     return [score(each.text, each.surprisal if with_model else None) for each in some]
+
+
+def place_of(learner: Learner, *, with_model: bool) -> float:
+    return place(deviations(learner.text, 250, learner.surprisal if with_model else None))
 
 
 def weighted_kappa(ours: list[float], people: list[float]) -> float:

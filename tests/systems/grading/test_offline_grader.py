@@ -271,9 +271,9 @@ def plain(score: float, doubt: float) -> Grade:
 
 
 @pytest.mark.spec("G15")
-@pytest.mark.parametrize(("score", "words"), [(9.0, 400), (1.0, 400), (5.0, 60)], ids=["high", "low", "few words"])
-def test_what_makes_a_measured_score_wrong_makes_it_doubtful(score: float, words: int) -> None:
-    usual, strange = doubt_of(5.0, 400), doubt_of(score, words)
+@pytest.mark.parametrize(("score", "place", "words"), [(9.0, 1.7, 400), (1.0, -2.1, 400), (5.5, 0.0, 60)])
+def test_what_makes_a_measured_score_wrong_makes_it_doubtful(score: float, place: float, words: int) -> None:
+    usual, strange = doubt_of(5.5, 0.0, 400), doubt_of(score, place, words)
     assert strange > usual + 0.15
     sure, unsure = (confidence_in(plain(5.0, doubt), words=250, words_expected=250).score for doubt in (usual, strange))
     assert sure >= 85 > unsure

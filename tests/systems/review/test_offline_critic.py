@@ -37,7 +37,7 @@ def not_run(found: Review) -> list[str]:
 
 
 async def test_python_shell_and_secrets_are_really_reviewed() -> None:
-    python = 'import os\n\n\ndef f(x=[]):\n    return undefined + eval("1")\n'
+    python = "import os\n\n\ndef f(x=[]):\n    return undefined + eval(x)\n"
     shell = '#!/bin/sh\nrm -rf $1/*\nif [ $x == "a" ]; then echo hi; fi\n'
     found = await reviewed(
         added("src/a.py", python), added("run.sh", shell), added("conf.yml", f"key: {KEY}\n"), added("s.py", "def (:\n")

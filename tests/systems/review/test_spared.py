@@ -89,6 +89,14 @@ def test_a_check_that_goes_with_what_it_checked_is_not_missed() -> None:
         ("lib.sh", 'rows="$(cat x)"\n'),
         ("tab/packages/xls/a.py", "import os\n"),
         ("tab/extern/a.py", "import os\n"),
+        ("a.py", "try:\n    set\nexcept NameError:\n    set = list\n"),
+        ("a.py", "half = eval('\"\\\\uD800\"')\n"),
+        ("a.py", f"say('{'word ' * 40}')\n".replace("say", "print")),
+        (".pytest.expect", "row " * 60 + "end\n"),
+        ("a.py", 'TOKEN_URL = "https://token.rows.de/token_new"\n'),
+        ("a.py", "shape = r'password:\"(?P<password>.*?)\"'\n"),
+        ("tox.ini", "DB_PASSWORD =  {env:DB_PASSWORD:debug_rows}\n"),
+        ("lib/a.js", f"{'x' * 1001};\n// TODO: mend it\n"),
     ],
 )
 async def test_what_an_author_means_gets_no_remark(path: str, text: str) -> None:
