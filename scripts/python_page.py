@@ -42,7 +42,8 @@ def page() -> str:
         if listed:
             parts += [f"## {group}", *(text for name in listed for text in _entry(name, getattr(holdfast, name)))]
     parts += ["## In tests", "From `holdfast.testing`."]
-    parts += [*_entry("world", testing.world), *_entry("World", testing.World)]
+    kit_names = ("world", "World", "HandClock")
+    parts += [line for name in kit_names for line in _entry(name, getattr(testing, name))]
     parts += ["## In FastAPI and Starlette", "From `holdfast.contrib.fastapi`."]
     parts += [*_entry("Lifespan", contrib_fastapi.Lifespan)]
     parts += ["## For systems with tables of their own", *_kit()]

@@ -27,7 +27,7 @@ from holdfast.kernel.upkeep.floors import stop_looking
 from holdfast.operator.incident_news import IncidentSettings
 from holdfast.operator.incident_watch import incidents_app
 from holdfast.settings import Settings, read
-from holdfast.stores.connecting import Connecting, beside, in_schema, plain_url
+from holdfast.stores.connecting import DATABASE_FORMS, Connecting, beside, in_schema, plain_url, url_problem
 from holdfast.stores.seam import Store
 from holdfast.system import OpenSystem, System, own_file
 from holdfast.transports.memory import MemoryTransport
@@ -41,6 +41,8 @@ _DATABASE_NAME = re.compile(r"^[a-z0-9][a-z0-9-]*$")
 
 def open_store(url: str, connecting: Connecting | None = None) -> Store:
     """The store behind a URL, which may name a driver as SQLAlchemy's do. Nothing is connected yet."""
+    if problem := url_problem(url):
+        raise SettingsError([f"The database URL {problem}; it must be {DATABASE_FORMS}."])
     url = plain_url(url)
     if url.startswith("sqlite:///"):
         from holdfast.stores.sqlite import SqliteStore
@@ -51,9 +53,7 @@ def open_store(url: str, connecting: Connecting | None = None) -> Store:
             from holdfast.stores.postgres import PostgresStore
 
         return PostgresStore(url, connecting=connecting)
-    raise SettingsError(
-        [f"The database URL must be sqlite:///path or postgresql://..., not '{url.split(':')[0]}:...'."]
-    )
+    raise SettingsError([f"The database URL must be {DATABASE_FORMS}, not '{url.split(':')[0]}:...'."])
 
 
 def place_in(url: str, schema: str | None) -> str:

@@ -214,7 +214,7 @@ def test_methods_of_ones_own_may_have_any_other_name(name: str) -> None:
         (lambda: Principal("ann", "operator"), "The roles of a Principal are a set"),  # type: ignore[arg-type]
         (
             lambda: App("shop").schedule("nightly", "0 3 * * *", ship(App("shop")), 1),  # type: ignore[arg-type, call-arg, misc]
-            "App.schedule() takes 4 positional arguments but 5 were given; it takes cron, job, input, name, timezone,",
+            "App.schedule() takes 4 positional arguments but 5 were given; it takes cron, job, input; by name: name,",
         ),
         (lambda: CallError.of("x", "Y", "z"), "A CallError needs a Category"),  # type: ignore[arg-type]
     ],

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from holdfast import SyncClient
+from holdfast.cli import cli, main
+from holdfast.cli.plain import misplaced_app
 from holdfast.errors import SettingsError
 from tests.cli import shop
 from tests.command_line import invoke
@@ -36,6 +39,8 @@ MISTAKES: list[tuple[tuple[str, ...], dict[str, str], str]] = [
         {"DATABASE_URL": "mysql://shop"},
         "DATABASE_URL starts with 'mysql:'; it must be sqlite:///path",
     ),
+    (("worker", *APP), {"DATABASE_URL": "sqlite:///:memory:"}, "DATABASE_URL names no file, and a database in memory"),
+    (("worker", *APP), {"DATABASE_URL": "sqlite:///"}, "DATABASE_URL names no file, and a database in memory"),
     (("worker", *APP), {"RABBITMQ_URL": "http://shop"}, "RABBITMQ_URL must start with amqp:// or amqps://."),
     (("worker", *APP), {"HOLDFAST_ENGINE": "celery"}, "HOLDFAST_ENGINE is celery, which needs RABBITMQ_URL."),
     (("worker", *APP), {"HOLDFAST_LOG_LEVEL": "LOUD"}, "HOLDFAST_LOG_LEVEL is 'LOUD'; it must be one of DEBUG, INFO"),
@@ -93,6 +98,34 @@ def test_a_setting_that_nobody_reads_is_pointed_at(place: Path, name: str, says:
 def test_a_word_that_is_not_known_is_wrong_usage(words: tuple[str, ...], says: str) -> None:
     done = invoke(words, env={"COLUMNS": "200"})
     assert done.exit_code == 2 and says in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "way_out"),
+    [
+        (("worker", "shop:app"), "An app is named by an option: holdfast worker --app shop:app."),
+        (("--app", "shop:app", "worker"), "An app is named behind the command: holdfast worker --app module:app."),
+        (
+            ("jobs", "--app=shop:app", "list"),
+            "An app is named behind the command: holdfast jobs list --app module:app.",
+        ),
+        (("start", "shop:app"), None),
+        (("run", "shop:Order"), None),
+        (("jobs", "show", "shop:app"), None),
+        (("worker", "--app", "shop:app"), None),
+        (("worker",), None),
+        ((), None),
+    ],
+)
+def test_an_app_in_the_wrong_place_is_shown_the_right_one(words: tuple[str, ...], way_out: str | None) -> None:
+    assert misplaced_app(cli, words) == way_out
+
+
+def test_a_misplaced_app_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["holdfast", "worker", "shop:app"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code, capsys.readouterr().err.count("\n")) == (2, 1)
 
 
 def test_a_client_without_a_url_finds_what_the_commands_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

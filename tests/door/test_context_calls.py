@@ -29,13 +29,16 @@ class Child(Job[int]):
 
 
 MISTAKES: list[tuple[Callable[[Any], Any], str]] = [
-    (lambda ctx: ctx.effect("k"), "ctx.effect() missing 1 required keyword-only argument: 'send'; it takes key, send,"),
+    (
+        lambda ctx: ctx.effect("k"),
+        "ctx.effect() missing 1 required keyword-only argument: 'send'; it takes key; by name: send,",
+    ),
     (lambda ctx: ctx.effect("k", send), "ctx.effect() takes 2 positional arguments but 3 were given"),
     (lambda ctx: ctx.call(send, timeout=3), "ctx.call() has no argument 'timeout'; did you mean 'timeout_s'?"),
     (lambda ctx: ctx.wait_for("k"), "ctx.wait_for() missing 1 required keyword-only argument: 'timeout_s'"),
     (lambda ctx: ctx.gather(Child), "ctx.gather() missing 1 required positional argument: 'inputs'"),
     (lambda ctx: ctx.emit("q"), "ctx.emit() missing 1 required positional argument: 'body'"),
-    (lambda ctx: ctx.progress(5), "; it takes **data."),
+    (lambda ctx: ctx.progress(5), "; it takes by name: **data."),
     (lambda ctx: ctx.transaction(1, 2), "positional arguments but 3 were given; it takes session."),
     (
         lambda ctx: ctx.budget_s(1),

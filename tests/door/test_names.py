@@ -1,4 +1,4 @@
-"""A misspelt keyword argument of any public call is answered with the name that was probably meant."""
+"""A misspelt keyword argument of any public call, or name of an app, is answered with what was probably meant."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast import App
 from holdfast.contrib.fastapi import Lifespan
 from holdfast.core.given import give_names
 from holdfast.testing import World, world
@@ -89,3 +90,22 @@ def test_a_coroutine_function_is_still_known_as_one() -> None:
 def test_a_misspelt_public_name_is_answered_too() -> None:
     with pytest.raises(AttributeError, match="did you mean 'Provider'"):
         holdfast.Provder  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("name", "way_out"),
+    [
+        ("task", "; declare a job with @app.job() above a class."),
+        ("stage", "; write @stage() with `from holdfast import stage`."),
+        ("send_task", "; write enqueue(connection, Job, input), or open a Client."),
+        ("run", "; a worker is run by `holdfast worker --app module:app`."),
+        ("periodic", "; write app.schedule(cron, Job, input)."),
+        ("shedule", "; did you mean 'schedule'?"),
+        ("wobble", "."),
+        ("_repr_html_", "."),
+    ],
+)
+def test_a_name_that_an_app_does_not_have_is_answered_with_the_way_out(name: str, way_out: str) -> None:
+    with pytest.raises(AttributeError) as refused:
+        getattr(App("shop"), name)
+    assert str(refused.value) == f"An App has no '{name}'{way_out}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from copy import copy
 from inspect import getdoc
@@ -15,6 +16,7 @@ from typer.models import CommandInfo
 RUN, LOOK, OPERATE, SET_UP, TRY = "Run it", "See how it is", "Operate", "Set it up", "Try and prove it"
 HEADINGS = (RUN, LOOK, OPERATE, SET_UP, TRY)
 SENTENCE_MAX = 160
+_APP = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 class PlainGroup(TyperGroup):
@@ -43,12 +45,25 @@ def with_command(cli: typer.Typer, name: str | None) -> typer.Typer:
     command that it has before it runs any, and that takes longer than most commands."""
     short = copy(cli)
     short.registered_groups = [family for family in cli.registered_groups if family.name == name]
-    short.registered_commands = [
-        command
-        for command in cli.registered_commands
-        if name == (command.name or (command.callback and get_command_name(command.callback.__name__)))
-    ]
+    short.registered_commands = [command for command in cli.registered_commands if name == _name_of(command)]
     return short if short.registered_groups or short.registered_commands else cli
+
+
+def misplaced_app(cli: typer.Typer, words: Sequence[str]) -> str | None:
+    """The way out for who names the app before the command, or without its option; None for everybody else."""
+    family = next((words[0] for each in cli.registered_groups if words and words[0] == each.name), None)
+    command = words[: 1 if family is None else 2]
+    if any(word.partition("=")[0] == "--app" for word in command):
+        example = "worker" if family is None else f"{family} list"
+        return f"An app is named behind the command: holdfast {example} --app module:app."
+    named = family is None and len(words) > 1 and words[0] != "run" and _APP.fullmatch(words[1])
+    if named and any(words[0] == _name_of(each) for each in cli.registered_commands):
+        return f"An app is named by an option: holdfast {words[0]} --app {words[1]}."
+    return None
+
+
+def _name_of(command: CommandInfo) -> str | None:
+    return command.name or (command.callback and get_command_name(command.callback.__name__))
 
 
 def print_help(cli: typer.Typer, words: Sequence[str]) -> bool:

@@ -14,7 +14,7 @@ import typer
 import holdfast
 from holdfast.cli import brought, complete, ops, proof, set_up
 from holdfast.cli import run as eager_run
-from holdfast.cli.plain import RUN, SET_UP, TRY, PlainGroup, print_help, with_command
+from holdfast.cli.plain import RUN, SET_UP, TRY, PlainGroup, misplaced_app, print_help, with_command
 from holdfast.cli.reach import fail, say
 from holdfast.cli.server import TOKEN_VARIABLE, URL_VARIABLE, choose_server
 from holdfast.cli.start import (
@@ -304,6 +304,9 @@ def main() -> None:
     meant = cli if completing else with_command(cli, brought.first_command(typed))
     if "--help" in sys.argv[1:] and print_help(meant, typed):
         return
+    if not completing and (way_out := misplaced_app(cli, typed)):
+        typer.echo(way_out, err=True)
+        sys.exit(2)
     try:
         meant()
     except OSError as error:

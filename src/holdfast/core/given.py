@@ -162,10 +162,19 @@ def call_problem(
     unknown = _unknown_name(function, place, given)
     if unknown is not None or not _is_of_the_call(error, depth):
         return unknown
-    parameters = [each for each in inspect.signature(function).parameters.values() if each.name not in ("self", "cls")]
-    names = [str(each.replace(annotation=each.empty, default=each.empty)) for each in parameters]
     why = str(error).partition("() ")[2]
-    return f"{place}() {why}; it takes {', '.join(names) or 'no arguments'}."
+    return f"{place}() {why}; it takes {_taken(function)}."
+
+
+def _taken(function: Callable[..., Any]) -> str:
+    """What a function takes, what can only be named apart. Those of ours that only catch mistakes are none."""
+    parameters = [each for each in inspect.signature(function).parameters.values() if each.name not in ("self", "cls")]
+    parameters = [each for each in parameters if each.kind is not each.POSITIONAL_ONLY]
+    by_name = [each.kind in (each.KEYWORD_ONLY, each.VAR_KEYWORD) for each in parameters]
+    shown = [str(each.replace(annotation=each.empty, default=each.empty)) for each in parameters]
+    placed = ", ".join(name for name, is_named in zip(shown, by_name, strict=True) if not is_named)
+    named = ", ".join(name for name, is_named in zip(shown, by_name, strict=True) if is_named)
+    return "; ".join(filter(None, (placed, f"by name: {named}" if named else ""))) or "no arguments"
 
 
 def _is_of_the_call(error: TypeError, depth: int) -> bool:

@@ -34,6 +34,7 @@ from holdfast.errors import BadDeclaration, InvalidInput
 from holdfast.kernel.declare import declaring
 from holdfast.kernel.declare.arguments import checks_types
 from holdfast.kernel.declare.shared import SharedInstance
+from holdfast.kernel.declare.unknown import PointsAtNames
 from holdfast.kernel.kinds import JobKind, StageMark, Upgrade, job_kind
 from holdfast.kernel.sealing import Sealer
 from holdfast.stores.statement import Migration
@@ -205,7 +206,7 @@ def queue_name(app: str, queue: str) -> str:
 
 
 @dataclass
-class App:
+class App(PointsAtNames):
     """A named set of jobs and the things they need. Its name is also the queue its jobs wait in.
 
     `never` is what every stage never retries, unless its own `retry_on` says otherwise. `schema` is the schema of

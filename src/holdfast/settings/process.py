@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from holdfast.kernel.kernel import Tuning
 from holdfast.settings.addresses import address_problems
 from holdfast.settings.values import setting
-from holdfast.stores.connecting import POSTGRES, Connecting, Pooler, plain_url, url_problem
+from holdfast.stores.connecting import DATABASE_FORMS, POSTGRES, Connecting, Pooler, plain_url, url_problem
 from holdfast.transports.addresses import split_addresses
 
 KEY_LENGTH_MIN = 32
@@ -339,4 +339,4 @@ def broker_problems(url: str | None) -> list[str]:
 
 def database_problems(name: str, url: str | None) -> list[str]:
     problem = None if url is None else url_problem(url)
-    return [f"{name} {problem}; it must be sqlite:///path or postgresql://user@host/name."] if problem else []
+    return [f"{name} {problem}; it must be {DATABASE_FORMS}."] if problem else []

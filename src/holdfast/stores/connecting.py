@@ -77,6 +77,9 @@ def plain_url(url: str) -> str:
     return urlunsplit(parts._replace(query=query))
 
 
+DATABASE_FORMS = "sqlite:///path or postgresql://user@host/name"
+
+
 def url_problem(url: str) -> str | None:
     """What is wrong with a database URL, as the end of a sentence; None if it can be tried."""
     try:
@@ -86,6 +89,8 @@ def url_problem(url: str) -> str | None:
         return f"is no address ({error})"
     if parts.scheme not in ("sqlite", *POSTGRES):
         return f"starts with '{parts.scheme}:'" if parts.scheme else "has no scheme"
+    if parts.scheme == "sqlite" and parts.path in ("", "/", "/:memory:") and not parts.netloc:
+        return "names no file, and a database in memory belongs to one connection alone"
     hosts = parts.netloc.rpartition("@")[2].split(",")
     ports = [found[1] for found in map(_PORT.search, hosts) if found]
     return None if all(port.isdigit() and 0 < int(port) < 65_536 for port in ports) else "has a port that cannot be"
