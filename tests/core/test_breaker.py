@@ -275,6 +275,19 @@ def test_a_probe_says_nothing_in_trials_mode_or_to_a_gate_that_is_not_held() -> 
 
 
 @pytest.mark.spec("K9")
+def test_a_probe_stands_for_a_trial_where_none_is_under_way() -> None:
+    state, _ = half_open(GRADING)
+    for _ in range(GRADING.trials - 1):
+        state = probe(state, GRADING, 5, ok=True)
+        assert state.gate is Gate.HALF_OPEN
+    assert probe(state, GRADING, 5, ok=True) == BreakerState(generation=state.generation + 1)
+    again = probe(state, GRADING, 5, ok=False)
+    assert (again.gate, again.reason, again.opened_at) == (Gate.OPEN, "a health probe failed", 5)
+    tried, _ = admit(state, GRADING, 5, "a")
+    assert probe(tried, GRADING, 5, ok=True) is tried and probe(tried, GRADING, 5, ok=False) is tried
+
+
+@pytest.mark.spec("K9")
 def test_what_a_person_forced_open_only_a_person_closes() -> None:
     state = force_open(half_open(GRADING, "a")[0], 7, "quota exhausted")
     assert (state.gate, state.forced, state.opened_at, state.open_until) == (Gate.OPEN, True, 7, None)

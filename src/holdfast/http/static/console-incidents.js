@@ -29,6 +29,7 @@ function jobsOf(system, notice) {
 // Where a person goes from a notice; the server decides what is one (holdfast.operator.attention).
 const PLACES = {
   provider_down: (system, { subject }) => `#breaker/${encodeURIComponent(system)}/${encodeURIComponent(subject)}`,
+  provider_untried: (system, notice) => PLACES.provider_down(system, notice),
   letters_open: () => "#dead",
   letters_escalated: () => "#dead",
   letters_of_bugs: () => "#dead",

@@ -113,6 +113,7 @@ const TOPICS = {
   jobs_dying: "many jobs die",
   waiting_long: "jobs wait too long",
   undeclared: "a stage nobody runs",
+  provider_untried: "a provider nobody calls",
   outbox_lag: "the outbox lags",
   store_down: "database down",
   broker_down: "broker away",
