@@ -50,18 +50,19 @@ export const worstFirst = (items) => items.toSorted((one, other) => Number(other
 // The card of the first screen; it must say all without a click.
 export function incidentCard(one, again, title = null) {
   const now = one.now ?? {};
+  const isOpen = one.state === "open";
   return el(
     "section",
-    { class: `card incident ${one.severity}`, key: one.id, "aria-label": `Incident ${titleOf(one)}` },
+    { class: `card incident ${isOpen ? one.severity : "past"}`, key: one.id, "aria-label": `Incident ${titleOf(one)}` },
     el(
       "div",
       { class: "head" },
       el("h3", {}, link(incidentHref(one), title ? `${title}: ${titleOf(one)}` : titleOf(one))),
-      el("span", { class: `pill ${one.severity === "page" ? "error" : "warn"}` }, one.severity),
+      isOpen ? el("span", { class: `pill ${one.severity === "page" ? "error" : "warn"}` }, one.severity) : pill(one.state),
       el("span", { class: "soft small", title: one.assignee }, one.assignee ? `assigned to ${one.assignee}` : "not acknowledged"),
       el("div", { class: "end" }, acts(one, again)),
     ),
-    el("p", {}, sentence(now.sentence ?? one.sentence)),
+    el("p", {}, isOpen ? null : el("span", { class: "soft" }, "As it was seen last: "), sentence(now.sentence ?? one.sentence)),
     facts([
       ["Since", since(one, now)],
       [one.unit === "job" ? "Who is hit" : "What is hit", whom(one, now)],
