@@ -12,7 +12,6 @@ from holdfast.core.breaker import record
 from holdfast.engines.worker import Worker
 from holdfast.kernel.call import admit, call
 from holdfast.kernel.hold import force, hold_once
-from holdfast.kernel.operate import cancel
 from holdfast.kernel.submit import submit
 from holdfast.operator.depth import read_depths
 from holdfast.tables import audit, providers
@@ -32,7 +31,6 @@ async def probe() -> bool:
 QUICK = Breaker(window=4, open_above=0.5, cooldown_s=30, trials=3, trial_lease_s=20)
 llm = Provider("llm", breaker=QUICK)
 gateway = Provider("gateway", breaker=Breaker(window=4, inclusive=True, mode="hold", trials=2), probe=probe)
-asked = Provider("asked", breaker=QUICK, probe=probe)
 plain = Provider("plain")
 app = App("held")
 PATIENT = Retry(attempts=50, base_s=1, cap_s=1, jitter="none")
@@ -48,13 +46,6 @@ async def called() -> str:
 @app.job()
 class Ask(Job[int]):
     @stage(provider=llm, retry=PATIENT)
-    async def ask(self, ctx: Context, number: int) -> str:
-        return await ctx.call(called)
-
-
-@app.job()
-class AskAsked(Job[int]):
-    @stage(provider=asked, retry=PATIENT)
     async def ask(self, ctx: Context, number: int) -> str:
         return await ctx.call(called)
 
@@ -180,29 +171,6 @@ async def test_a_trial_permit_that_is_lost_with_its_worker_expires(deploy: Deplo
     world.clock.advance(1)
     await world.tick()
     assert await gate(world) == "closed"
-
-
-@pytest.mark.spec("K9")
-async def test_a_gate_that_no_job_is_left_to_try_is_probed(deploy: Deploy) -> None:
-    world = await deploy(app)
-    jobs = await backlog(world, AskAsked, 5)
-    await world.work()
-    assert await gate(world, "asked") == "open"
-    health["ok"] = True
-    world.clock.advance(31)
-    await hold_once(world.kernel)
-    assert await gate(world, "asked") == "half_open" and not health["probes"], "while jobs wait, they are the trials"
-    for job in jobs:
-        await cancel(world.kernel, job, "olga")
-    health["ok"] = False
-    await hold_once(world.kernel)
-    assert await gate(world, "asked") == "open" and health["probes"] == 1
-    health["ok"] = True
-    world.clock.advance(31)
-    for expected in ("half_open", "half_open", "half_open", "closed"):
-        await hold_once(world.kernel)
-        assert await gate(world, "asked") == expected
-    assert health["probes"] == 4
 
 
 @pytest.mark.spec("K9")

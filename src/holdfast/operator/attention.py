@@ -256,7 +256,8 @@ def _providers(view: Snapshot) -> Iterator[AttentionNotice]:
         if breaker.state.gate is Gate.CLOSED or began_at is None:
             continue
         if breaker.is_untried(view.now):
-            yield _untried(breaker, began_at)
+            words = f"Provider '{breaker.name}' was down from {clock(began_at)}; the next job that needs it tries it."
+            yield AttentionNotice(Topic.UNTRIED, Severity.TICKET, words, 1, breaker.name, since_at=began_at)
             continue
         severity = Severity.PAGE if breaker.open_s(view.now) >= OUTAGE_LONG_S else Severity.TICKET
         hit = view.held_for.get(breaker.name, Hit())
@@ -273,14 +274,6 @@ def _providers(view: Snapshot) -> Iterator[AttentionNotice]:
             hit.answer,
             TO_DO_FORCED if breaker.state.forced else "",
         )
-
-
-def _untried(breaker: BreakerView, began_at: int) -> AttentionNotice:
-    sentence = (
-        f"Provider '{breaker.name}' was down from {clock(began_at)}; no job is held for it any more, and the next call "
-        "tries it."
-    )
-    return AttentionNotice(Topic.UNTRIED, Severity.TICKET, sentence, 1, breaker.name, since_at=began_at)
 
 
 def _outage(breaker: BreakerView, began_at: int, hit: Hit) -> str:
