@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from holdfast import App, Breaker, CallError, Category, Context, Job, Provider, Retry, stage
+from holdfast.core.breaker import Gate
 from holdfast.kernel.hold import hold_once
 from holdfast.kernel.operate import cancel
 from holdfast.tables import providers
@@ -50,15 +53,40 @@ async def test_a_gate_that_no_job_is_left_to_try_is_probed(deploy: Deploy) -> No
     world.clock.advance(31)
     for _ in range(2):
         await hold_once(world.kernel)
-    assert await gate(world) == "half_open" and not health["probes"], "while jobs wait, they are the trials"
+    assert await gate(world) == "half_open" and not health["probes"], "a job may be on its way"
     for job in jobs:
         await cancel(world.kernel, job, "olga")
     health["ok"] = 0
+    world.clock.advance(60)
     await hold_once(world.kernel)
     assert (await gate(world), health["probes"]) == ("open", 1)
     health["ok"] = 1
     world.clock.advance(31)
-    for expected in ("half_open", "half_open", "half_open", "closed"):
+    await hold_once(world.kernel)
+    world.clock.advance(60)
+    for expected in ("half_open", "half_open", "closed"):
+        assert await gate(world) == "half_open"
         await hold_once(world.kernel)
         assert await gate(world) == expected
     assert health["probes"] == 4
+
+
+@pytest.mark.spec("K9")
+async def test_while_jobs_are_held_they_are_the_trials(deploy: Deploy) -> None:
+    health.update(ok=0, probes=0)
+    world = await deploy(app)
+    for number in range(4):
+        await world.enqueue(Ask, number)
+    await world.work()
+    for number in range(4, 12):
+        await world.enqueue(Ask, number)
+    world.clock.advance(1)
+    await world.work()
+    async with (
+        world.kernel.store.transaction() as tx
+    ):  # half open for long, with all that it may let through on their way
+        row = await providers.lock(tx, "asked", world.kernel.now())
+        long_ago = replace(row.state, gate=Gate.HALF_OPEN, open_until=world.kernel.now() - 600_000)
+        await providers.swap(tx, "asked", row.state, long_ago, world.kernel.now())
+    await hold_once(world.kernel)
+    assert await gate(world) == "half_open" and not health["probes"]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.kernel.places import Deploy
 
 from holdfast import App
 from holdfast.operator.incident_news import APP
 from holdfast.operator.snapshot import snapshot
 from holdfast.tables import workers
-from tests.kernel.places import Deploy
 
 app = App("counted")
 

@@ -24,6 +24,9 @@ from typing import Any
 from holdfast.core.breaker_policy import BreakerPolicy as BreakerPolicy
 from holdfast.core.breaker_policy import Mode as Mode
 
+TRIAL_WAIT_MS = 60_000
+"""A job that is to be a trial may have to wait for a worker for so long."""
+
 
 class Gate(StrEnum):
     CLOSED = "closed"
@@ -127,12 +130,13 @@ def release(state: BreakerState, generation: int, permit_id: str) -> BreakerStat
     return state if len(others) == len(state.permits) else replace(state, permits=others)
 
 
-def awaits_probe(state: BreakerState, policy: BreakerPolicy) -> bool:
-    """Whether a health probe may judge the gate: in hold mode one that is open, in trials mode one that is half open
-    and has no trial under way. What a person forced open, only a person closes."""
+def awaits_probe(state: BreakerState, policy: BreakerPolicy, now: int) -> bool:
+    """Whether a health probe may judge the gate: in hold mode one that is open, in trials mode one that could be tried
+    for a while and has no trial under way. What a person forced open, only a person closes."""
     if policy.mode == "hold":
         return state.gate is Gate.OPEN and not state.forced
-    return state.gate is Gate.HALF_OPEN and not state.permits
+    could_be_tried_at = (state.open_until or 0) + TRIAL_WAIT_MS
+    return state.gate is Gate.HALF_OPEN and not state.permits and now >= could_be_tried_at
 
 
 def probe(state: BreakerState, policy: BreakerPolicy, now: int, ok: bool) -> BreakerState:
@@ -140,7 +144,7 @@ def probe(state: BreakerState, policy: BreakerPolicy, now: int, ok: bool) -> Bre
 
     The caller sets the pace of the probes.
     """
-    if not awaits_probe(state, policy):
+    if not awaits_probe(state, policy, now):
         return state
     if not ok:
         if policy.mode == "trials":

@@ -68,7 +68,7 @@ async def _probe(kernel: Kernel, provider: Provider, *, is_awaited: bool) -> boo
         return None
     async with kernel.store.reading() as tx:
         row = await providers.read(tx, provider.name)
-    if not breaker.awaits_probe(row.state, policy):
+    if not breaker.awaits_probe(row.state, policy, kernel.now()):
         return None
     try:
         async with asyncio.timeout(PROBE_TIMEOUT_S):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from holdfast.core.breaker import BreakerState, Gate
+from holdfast.core.breaker import TRIAL_WAIT_MS, BreakerState, Gate
 from holdfast.core.case import CaseState
 from holdfast.core.failure import Category, failure
 from holdfast.core.floor import BOTTOM, SLACK_MS
@@ -32,8 +32,6 @@ from holdfast.tables.workers import SeenWorker
 
 LOOK_CLOSER_S = 60.0
 """A queue that waits for so long is looked at closer: whose jobs they are, and when the first is late."""
-UNTRIED_MS = 60_000
-"""A trial that was let through may have to wait for a worker for so long."""
 CALLS_BEFORE_MS = 600_000
 DYING_MS = 900_000
 ACTS_MS = 3_600_000
@@ -73,7 +71,7 @@ class BreakerView:
     def is_untried(self, now: int) -> bool:
         """Whether it may be tried, and for a while nobody has: no job is left that could, so nobody knows how it is."""
         is_idle = self.state.gate is Gate.HALF_OPEN and not self.state.permits and not self.parked
-        return is_idle and now - (self.updated_at or 0) >= UNTRIED_MS
+        return is_idle and now - (self.updated_at or 0) >= TRIAL_WAIT_MS
 
 
 class PauseView(NamedTuple):
