@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.breaker import (
+    TRIAL_WAIT_MS,
     Admitted,
     BreakerPolicy,
     BreakerState,
@@ -272,6 +273,21 @@ def test_a_probe_says_nothing_in_trials_mode_or_to_a_gate_that_is_not_held() -> 
         assert probe(state, policy, 5, ok=False) is state
     held = opened(CONVERSION)
     assert probe(held, CONVERSION, 5, ok=False) is held
+
+
+@pytest.mark.spec("K9")
+def test_a_probe_stands_for_a_trial_where_none_came_for_a_minute() -> None:
+    state, opened_up_at = half_open(GRADING)
+    now = opened_up_at + TRIAL_WAIT_MS
+    assert probe(state, GRADING, now - 1, ok=True) is state and probe(state, GRADING, now - 1, ok=False) is state
+    for _ in range(GRADING.trials - 1):
+        state = probe(state, GRADING, now, ok=True)
+        assert state.gate is Gate.HALF_OPEN
+    assert probe(state, GRADING, now, ok=True) == BreakerState(generation=state.generation + 1)
+    again = probe(state, GRADING, now, ok=False)
+    assert (again.gate, again.reason, again.opened_at) == (Gate.OPEN, "a health probe failed", now)
+    tried, _ = admit(state, GRADING, now, "a")
+    assert probe(tried, GRADING, now, ok=True) is tried and probe(tried, GRADING, now, ok=False) is tried
 
 
 @pytest.mark.spec("K9")

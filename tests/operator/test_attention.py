@@ -40,6 +40,12 @@ def breaker(opened_s_ago: float, *, down_s_ago: float | None = None, gate: Gate 
     return replace(WELL, breakers=[BreakerView("llm", state, 400, None, None)])
 
 
+def untried(*, parked: int = 0, idle_s: float = 60.0, **more: Any) -> Snapshot:
+    """Down for twenty minutes, and half open now."""
+    state = BreakerState(gate=Gate.HALF_OPEN, opened_at=NOW - 90_000, down_since=NOW - 1_200_000, **more)
+    return replace(WELL, breakers=[BreakerView("llm", state, parked, None, NOW - int(idle_s * 1_000))])
+
+
 PAUSE = Pause("queue", "essays", True, NOW - 60_000, "olga", "prices are wrong")
 
 
@@ -70,6 +76,10 @@ CASES: list[tuple[str, Snapshot, Topic, Severity]] = [
     ("provider down", breaker(10), Topic.PROVIDER, Severity.TICKET),
     ("provider half open", breaker(10, gate=Gate.HALF_OPEN), Topic.PROVIDER, Severity.TICKET),
     ("down for long, tried a moment ago", breaker(10, down_s_ago=1_200), Topic.PROVIDER, Severity.PAGE),
+    ("down, and nobody tries it", untried(), Topic.UNTRIED, Severity.TICKET),
+    ("a trial is under way", untried(permits=(("a", NOW + 1),)), Topic.PROVIDER, Severity.PAGE),
+    ("a job waits for it", untried(parked=1), Topic.PROVIDER, Severity.PAGE),
+    ("it may be tried since a moment ago", untried(idle_s=59.9), Topic.PROVIDER, Severity.PAGE),
     ("in doubt", replace(WELL, effects=[("mail", "review", 2)]), Topic.DOUBT, Severity.TICKET),
     ("escalated", letters("escalated", Category.NETWORK, "service"), Topic.ESCALATED, Severity.PAGE),
     ("a bug", letters("open", Category.BUG, "service"), Topic.BUG, Severity.PAGE),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import InvalidInput
-from holdfast.operator.charts import _point, _providers, _stages, _top, choose_stretch, percentiles
+from holdfast.operator.charts import _of_queue, _point, _providers, _stages, _top, choose_stretch, percentiles
 from holdfast.tables.rollups import HOUR_MS, MINUTE_MS, Cell
 
 pytestmark = pytest.mark.spec("K17")
@@ -54,8 +54,21 @@ def test_a_job_that_went_from_lane_to_lane_in_a_minute_waits_once() -> None:
     assert (point["waiting"], point["held"]) == (60, 60)
 
 
-def test_a_quiet_minute_is_a_zero_and_no_gap() -> None:
+def test_of_a_minute_at_which_nobody_looked_it_is_not_said_that_nothing_waited() -> None:
     point = _point(AT, NONE)
+    unknown = {name for name, value in point.items() if value is None} - {"waited_ms", "ran_ms"}
+    assert unknown == {"waiting", "held", "running", "outbox", "oldest_age_s"}
+
+
+def test_a_look_counts_for_a_queue_that_was_empty_then() -> None:
+    lanes = [cell("depth", "", 7, part="queued", name="k"), cell("depth", "", 0, part="outbox", name="")]
+    depth = {queue: _point(AT, {**NONE, "depth": _of_queue(lanes, queue)})["waiting"] for queue in ("k", "other", None)}
+    assert depth == {"k": 7, "other": 0, None: 7}
+
+
+def test_a_quiet_minute_is_a_zero_and_no_gap() -> None:
+    looked = [cell("depth", "", 0, part="outbox", name="")]
+    point = _point(AT, {**NONE, "depth": looked})
     assert {value for name, value in point.items() if name not in ("at", "waited_ms", "ran_ms")} == {0}
     assert point["waited_ms"] is None and point["ran_ms"] is None
 

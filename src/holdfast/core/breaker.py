@@ -24,6 +24,9 @@ from typing import Any
 from holdfast.core.breaker_policy import BreakerPolicy as BreakerPolicy
 from holdfast.core.breaker_policy import Mode as Mode
 
+TRIAL_WAIT_MS = 60_000
+"""A job that is to be a trial may have to wait for a worker for so long."""
+
 
 class Gate(StrEnum):
     CLOSED = "closed"
@@ -127,14 +130,25 @@ def release(state: BreakerState, generation: int, permit_id: str) -> BreakerStat
     return state if len(others) == len(state.permits) else replace(state, permits=others)
 
 
-def probe(state: BreakerState, policy: BreakerPolicy, now: int, ok: bool) -> BreakerState:
-    """Report a health probe. In hold mode `policy.trials` good ones in a row close the gate.
+def awaits_probe(state: BreakerState, policy: BreakerPolicy, now: int) -> bool:
+    """Whether a health probe may judge the gate: in hold mode one that is open, in trials mode one that could be tried
+    for a while and has no trial under way. What a person forced open, only a person closes."""
+    if policy.mode == "hold":
+        return state.gate is Gate.OPEN and not state.forced
+    could_be_tried_at = (state.open_until or 0) + TRIAL_WAIT_MS
+    return state.gate is Gate.HALF_OPEN and not state.permits and now >= could_be_tried_at
 
-    The caller sets the pace of the probes. What a person forced open, only a person closes.
+
+def probe(state: BreakerState, policy: BreakerPolicy, now: int, ok: bool) -> BreakerState:
+    """Report a health probe; `policy.trials` good ones in a row close the gate. In trials mode it stands for a trial.
+
+    The caller sets the pace of the probes.
     """
-    if state.gate is not Gate.OPEN or policy.mode != "hold" or state.forced:
+    if not awaits_probe(state, policy, now):
         return state
     if not ok:
+        if policy.mode == "trials":
+            return _opened(state, policy, now, "a health probe failed")
         return replace(state, trial_successes=0) if state.trial_successes else state
     successes = state.trial_successes + 1
     return _closed(state) if successes >= policy.trials else replace(state, trial_successes=successes)

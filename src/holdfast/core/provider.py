@@ -33,7 +33,8 @@ class Provider:
       neither  nobody can know: an ambiguous send waits for a person
     `lookup` finds what was sent under a token (its provider id, or None). `has_id` says whether the provider knows one
     of its ids: declare it only where, for `retention_s` after a send, a no proves that nothing was sent, for what is
-    marked as sent is then verified now and then. `probe` tells a held breaker that the provider is well again.
+    marked as sent is then verified now and then. `probe` tells a held breaker, or one that no job is left to
+    try, that the provider is well again.
     `many_hosts`: its calls go to servers that know nothing of each other, so the
     `Retry-After` of one holds the job that met it and no other. `classify` judges what a call raised before Holdfast
     does; None leaves the judgement to Holdfast.

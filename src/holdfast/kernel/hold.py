@@ -20,7 +20,7 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.record import write_late
 from holdfast.stores.seam import Tx
 from holdfast.tables import audit, jobs, providers
-from holdfast.tables.providers import ProviderRow
+from holdfast.tables.providers import ProviderRow, WatchedProvider
 
 RAMP_MAX = 2_000
 PROBE_TIMEOUT_S = 10.0
@@ -36,23 +36,23 @@ async def hold_once(kernel: Kernel) -> int:
     released = 0
     async with kernel.store.reading() as tx:  # one look for both: it is made once a second for ever
         watched, resumed = await _need_attention(kernel, tx), await resumed_kinds(kernel, tx)
-    for name, ours in watched.items():
-        if name not in kernel.registry.providers and not ours:
+    for name, view in watched.items():
+        if name not in kernel.registry.providers and not view.ours:
             continue
         provider = kernel.registry.provider(name)
-        healthy = await _probe(kernel, provider)
+        healthy = await _probe(kernel, provider, is_awaited=view.first is not None)
         released += await _attend(kernel, provider, healthy)
     return released + sum([await release(kernel, kind) for kind in resumed])
 
 
-async def _need_attention(kernel: Kernel, tx: Tx) -> dict[str, bool]:
+async def _need_attention(kernel: Kernel, tx: Tx) -> dict[str, WatchedProvider]:
     """Breakers that are not closed, and closed ones that still hold jobs back; each with whether jobs of ours wait."""
     with kernel.floors.parked.claim(kernel.now) as claiming:
         passed = kernel.now() - SLACK_MS
         floors = {name: at for (name, _), at in claiming.floors.items()}
         views = await providers.read_watched(tx, kernel.queues, floors)
         claiming.reached = {(view.name, 0): passed if view.first is None else view.first for view in views}
-    return {view.name: view.ours for view in views if view.gate != Gate.CLOSED or view.first is not None}
+    return {view.name: view for view in views if view.gate != Gate.CLOSED or view.first is not None}
 
 
 def policy_of(provider: Provider) -> BreakerPolicy:
@@ -60,13 +60,15 @@ def policy_of(provider: Provider) -> BreakerPolicy:
     return provider.breaker or BreakerPolicy()
 
 
-async def _probe(kernel: Kernel, provider: Provider) -> bool | None:
-    """Ask a provider in hold mode whether it is well; None if that is not the way it closes."""
-    if provider.probe is None:
+async def _probe(kernel: Kernel, provider: Provider, *, is_awaited: bool) -> bool | None:
+    """Ask a provider whether it is well, in hold mode, and where no job is left that could try it; None if that is not
+    the way it closes."""
+    policy = policy_of(provider)
+    if provider.probe is None or (is_awaited and policy.mode == "trials"):
         return None
     async with kernel.store.reading() as tx:
         row = await providers.read(tx, provider.name)
-    if row.state.gate is not Gate.OPEN or row.state.forced:
+    if not breaker.awaits_probe(row.state, policy, kernel.now()):
         return None
     try:
         async with asyncio.timeout(PROBE_TIMEOUT_S):

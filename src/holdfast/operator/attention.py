@@ -51,6 +51,7 @@ class Topic(StrEnum):
     OUTBOX = "outbox_lag"
     ASIDE = "messages_set_aside"
     PROVIDER = "provider_down"
+    UNTRIED = "provider_untried"
     DOUBT = "effects_in_doubt"
     ESCALATED = "letters_escalated"
     BUG = "letters_of_bugs"
@@ -70,6 +71,7 @@ TO_DO: dict[Topic, str] = {
     Topic.OUTBOX: "See whether a relay runs and the broker answers.",
     Topic.ASIDE: "Publish them again or let them go.",
     Topic.PROVIDER: "See the provider's status page. Its jobs spend nothing, and go on by themselves when it answers.",
+    Topic.UNTRIED: "Nothing; or run a job that needs it, to know. A provider with a `probe` is asked by itself.",
     Topic.DOUBT: "Ask the provider, and record for each whether it happened.",
     Topic.ESCALATED: "Have an engineer triage them again: the last fix did not help.",
     Topic.BUG: "Fix the code or the configuration, then replay the group.",
@@ -82,6 +84,7 @@ TO_DO: dict[Topic, str] = {
 COUNTED: dict[Topic, str] = {
     Topic.BROKER: "message",
     Topic.OUTBOX: "message",
+    Topic.UNTRIED: "provider",
     Topic.ASIDE: "message",
     Topic.DOUBT: "effect",
     Topic.ESCALATED: "dead letter",
@@ -251,6 +254,10 @@ def _providers(view: Snapshot) -> Iterator[AttentionNotice]:
     for breaker in view.breakers:
         began_at = breaker.began_at()
         if breaker.state.gate is Gate.CLOSED or began_at is None:
+            continue
+        if breaker.is_untried(view.now):
+            words = f"Provider '{breaker.name}' was down from {clock(began_at)}; the next job that needs it tries it."
+            yield AttentionNotice(Topic.UNTRIED, Severity.TICKET, words, 1, breaker.name, since_at=began_at)
             continue
         severity = Severity.PAGE if breaker.open_s(view.now) >= OUTAGE_LONG_S else Severity.TICKET
         hit = view.held_for.get(breaker.name, Hit())

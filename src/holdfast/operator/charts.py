@@ -91,7 +91,7 @@ async def _read_system(system: OpenSystem, stretch: Stretch, which: ChartFilter)
             "call": await _read(tx, stretch, "call", kind=which.kind, name=which.provider),
             "owner": await _read(tx, stretch, "owner", name=which.owner),
             "spent": await _read(tx, stretch, "spent", name=which.owner),
-            "depth": await _read(tx, stretch, "depth", name=which.queue),
+            "depth": _of_queue(await _read(tx, stretch, "depth"), which.queue),
         }
         marks = await _read_marks(tx, stretch)
     return {
@@ -139,18 +139,15 @@ async def _read(tx: Tx, stretch: Stretch, series: str, **which: str | None) -> l
 
 
 def _points(stretch: Stretch, cells: Mapping[str, Sequence[Cell]]) -> list[dict[str, Any]]:
-    """Every step has its point, so that a quiet one is a zero and not a gap."""
+    """Every step has its point, so that a quiet one is a zero and not a gap; of how much waited, nothing is known where
+    nobody looked."""
     by_step = {series: _by_step(cells[series]) for series in ("stage", "job", "depth", "call")}
     return [_point(at, {series: steps.get(at, ()) for series, steps in by_step.items()}) for at in stretch.points]
 
 
 def _point(at: int, cells: Mapping[str, Sequence[Cell]]) -> dict[str, Any]:
-    stages, jobs, depth = cells["stage"], cells["job"], cells["depth"]
+    stages, jobs = cells["stage"], cells["job"]
     ended = _sum(stages, STEPS | FAILED)
-    lanes = {
-        part: sum(cell.number for cell in depth if cell.part == part)
-        for part in (*WAITING, "all", "processing", "outbox")
-    }
     return {
         "at": iso(at),
         "jobs": _sum(jobs, {"succeeded"}),
@@ -162,11 +159,29 @@ def _point(at: int, cells: Mapping[str, Sequence[Cell]]) -> dict[str, Any]:
         "waited_ms": percentiles(cell for cell in jobs if cell.result == "succeeded"),
         "ran_ms": percentiles(cell for cell in stages if cell.result in STEPS),
         "cost_micros": sum(cell.sum for cell in cells["call"]),
+        **_depth(cells["depth"]),
+    }
+
+
+def _of_queue(cells: Sequence[Cell], queue: str | None) -> list[Cell]:
+    """Those of a queue, and those of no queue: every look writes of these, whatever there is."""
+    return [cell for cell in cells if queue is None or cell.name in ("", queue)]
+
+
+def _depth(cells: Sequence[Cell]) -> dict[str, float | None]:
+    """How much there was. In a step at which nobody looked that is not known: a zero would call it well."""
+    if not cells:
+        return dict.fromkeys(("waiting", "held", "running", "outbox", "oldest_age_s"))
+    lanes = {
+        part: sum(cell.number for cell in cells if cell.part == part)
+        for part in (*WAITING, "all", "processing", "outbox")
+    }
+    return {
         "waiting": lanes["all"] or sum(lanes[part] for part in WAITING),  # the parts of what an older release wrote
         "held": lanes["parked"] + lanes["paused"],
         "running": lanes["processing"],
         "outbox": lanes["outbox"],
-        "oldest_age_s": max((cell.sum for cell in depth if cell.part in WAITING), default=0) / 1_000,
+        "oldest_age_s": max((cell.sum for cell in cells if cell.part in WAITING), default=0) / 1_000,
     }
 
 

@@ -45,7 +45,7 @@ OF_QUEUES = frozenset({Topic.NO_WORKER, Topic.WAITING})
 CAUSES = OF_QUEUES | {Topic.PROVIDER}
 EFFECTS = {Topic.DEADLINES: CAUSES, Topic.OUTBOX: frozenset({Topic.BROKER})}
 """What these may come of."""
-WORK = frozenset({Topic.LETTERS, Topic.DOUBT, Topic.ASIDE, Topic.PAUSED})
+WORK = frozenset({Topic.LETTERS, Topic.DOUBT, Topic.ASIDE, Topic.PAUSED, Topic.UNTRIED})
 """What waits for a person without being an incident."""
 
 

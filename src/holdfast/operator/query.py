@@ -17,6 +17,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from uuid import UUID
 
 from holdfast.core.given import nearest
@@ -32,12 +33,13 @@ STATES = {
     "running": (State.PROCESSING, None),
 }
 TEXTS = ("kind", "queue", "stage", "provider", "owner", "error", "key")
-FIELDS = ("state", *TEXTS, "id", "age", "since", "input.<field>", "sort")
+FIELDS = ("state", *TEXTS, "id", "age", "since", "until", "input.<field>", "sort")
 UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 _WORD = re.compile(r'(?:(?P<field>[A-Za-z_][\w.]*):)?(?:"(?P<quoted>(?:[^"\\]|\\[\s\S])*)"|(?P<plain>[^\s"]+))(?=\s|$)')
 _ESCAPED = re.compile(r"\\([\"\\])")
 _SPAN = re.compile(r"(?P<sign>[<>]?)(?P<number>\d{1,9})(?P<unit>[smhd])")
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?Z?)?", re.ASCII | re.IGNORECASE)
 _SEVERAL = re.compile(rf" (?:{'|'.join(FIELDS[:-2])}|sort|input\.[\w.]+):")
 _ID_PART = re.compile(r"[0-9a-f]{8}[0-9a-f-]{0,28}")
 
@@ -133,8 +135,8 @@ def _add(query: Query, name: str, value: str, now: int) -> Query:
         return _sort(query, value)
     if field == "id":
         return _id(query, value)
-    if field in ("age", "since"):
-        return _span(query, field, value, now)
+    if field in ("age", "since", "until"):
+        return _time(query, field, value, now)
     raise InvalidInput(f"There is no field '{field}'{_meant(field, FIELDS)}. Fields: {', '.join(FIELDS)}.")
 
 
@@ -178,15 +180,26 @@ def is_id_part(text: str) -> bool:
     return _ID_PART.fullmatch(text.lower()) is not None
 
 
-def _span(query: Query, field: str, value: str, now: int) -> Query:
+def _time(query: Query, field: str, value: str, now: int) -> Query:
+    """When it was accepted: so long ago, or at a moment in UTC."""
+    moment = _moment(value) if field != "age" else None
     span = _SPAN.fullmatch(value)
-    if span is None or (field == "since" and span["sign"]):
-        example = "since:2h" if field == "since" else "age:>10m or age:<2h"
+    if moment is None and (span is None or (field != "age" and span["sign"])):
+        example = "age:>10m or age:<2h" if field == "age" else f"{field}:2h or {field}:2026-01-31T15:48Z"
         raise InvalidInput(f"'{field}:{value}' must be a time such as {example}, in s, m, h or d.")
-    moment = now - int(span["number"]) * UNITS_MS[span["unit"]]
-    if field == "since" or span["sign"] == "<":
-        return _set(query, field, created_from=moment)
-    return _set(query, field, created_to=moment)
+    if moment is None and span is not None:
+        moment = now - int(span["number"]) * UNITS_MS[span["unit"]]
+    is_from = field == "since" or (span is not None and span["sign"] == "<")
+    return _set(query, field, **{"created_from" if is_from else "created_to": moment})
+
+
+def _moment(value: str) -> int | None:
+    if _MOMENT.fullmatch(value) is None:
+        return None
+    try:
+        return int(datetime.fromisoformat(value.upper()).replace(tzinfo=UTC).timestamp() * 1_000)
+    except ValueError:  # there is no such day
+        return None
 
 
 def _meant(word: str, known: Iterable[str]) -> str:

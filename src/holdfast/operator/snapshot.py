@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from holdfast.core.breaker import BreakerState, Gate
+from holdfast.core.breaker import TRIAL_WAIT_MS, BreakerState, Gate
 from holdfast.core.case import CaseState
 from holdfast.core.failure import Category, failure
 from holdfast.core.floor import BOTTOM, SLACK_MS
@@ -16,6 +16,7 @@ from holdfast.core.redact import redact_text
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.questions.deploy import Undeclared, undeclared
 from holdfast.kernel.upkeep.relocate import find_queues
+from holdfast.operator import incident_news
 from holdfast.operator.depth import Depths, read_depths, read_doubtful, read_letters, ready_floors
 from holdfast.stores.seam import Tx
 from holdfast.tables import audit, depth, horizon, incidents, ops, outbox, providers, rollups, workers
@@ -27,6 +28,7 @@ from holdfast.tables.incidents import Hit
 from holdfast.tables.outbox import OutboxLag
 from holdfast.tables.pauses import Pause
 from holdfast.tables.providers import StoredProvider
+from holdfast.tables.workers import SeenWorker
 
 LOOK_CLOSER_S = 60.0
 """A queue that waits for so long is looked at closer: whose jobs they are, and when the first is late."""
@@ -65,6 +67,11 @@ class BreakerView:
     def began_at(self) -> int | None:
         """When the present outage began; None while the gate is closed."""
         return None if self.state.gate is Gate.CLOSED else self.state.down_since or self.state.opened_at
+
+    def is_untried(self, now: int) -> bool:
+        """Whether it may be tried, and for a while nobody has: no job is left that could, so nobody knows how it is."""
+        is_idle = self.state.gate is Gate.HALF_OPEN and not self.state.permits and not self.parked
+        return is_idle and now - (self.updated_at or 0) >= TRIAL_WAIT_MS
 
 
 class PauseView(NamedTuple):
@@ -179,7 +186,7 @@ async def snapshot(kernel: Kernel) -> Snapshot:
             bugs_in=_bugs_in(kernel, letters),
             breakers=gates,
             effects=[(row.provider, row.status, row.effects) for row in await read_doubtful(kernel, tx)],
-            workers_alive=len(alive),
+            workers_alive=sum(map(_works, alive)),
             served_queues=served,
             pauses=[PauseView(pause, _waiting_for(pause, depths)) for pause in depths.pauses],
             at_risk=AtRisk(*await ops.at_risk(tx, now)),
@@ -199,6 +206,11 @@ async def snapshot(kernel: Kernel) -> Snapshot:
                 if _is_late(lane, served)
             },
         )
+
+
+def _works(worker: SeenWorker) -> bool:
+    """A process that only tells of incidents takes no job that somebody has submitted."""
+    return set(worker.queues.split(",")) != {incident_news.APP}
 
 
 async def _usual_age_s(tx: Tx, lanes: Sequence[Lane], now: int) -> float | None:

@@ -16,7 +16,7 @@ class Percentiles(TypedDict):
 
 
 class ChartPoint(TypedDict):
-    """One step of time. Times are null where nothing was timed."""
+    """One step of time. Times are null where nothing was timed, and how much waited where nobody looked."""
 
     at: str
     jobs: int
@@ -28,11 +28,11 @@ class ChartPoint(TypedDict):
     waited_ms: Percentiles | None
     ran_ms: Percentiles | None
     cost_micros: int
-    waiting: int
-    held: int
-    running: int
-    outbox: int
-    oldest_age_s: float
+    waiting: int | None
+    held: int | None
+    running: int | None
+    outbox: int | None
+    oldest_age_s: float | None
 
 
 class ErrorCount(TypedDict):

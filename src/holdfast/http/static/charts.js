@@ -17,6 +17,9 @@ const tenth = (number) => number.toFixed(1);
 export const clock = (time, long) =>
   new Date(time).toLocaleString([], { ...(long ? { day: "numeric", month: "short" } : {}), hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 
+// The chart that a pointer is over, and where: a refresh leaves what it reads there.
+let pointed = { chart: null, at: null };
+
 // `series` are [{ name, kind, value }]: `bar` and `bad` are stacked, `line` and `second` are curves; a value of null is a gap.
 // `now` is what the chart says while nobody points at it, `foot` what it says of the whole stretch.
 export function timeChart(title, item, series, { show = String, now = null, foot = null, large = false, points = item.points, jobs = null } = {}) {
@@ -48,8 +51,12 @@ export function timeChart(title, item, series, { show = String, now = null, foot
     else svg.append(...lines(one, values[number], (at) => x(at + 0.5), y, plotHigh - 1));
   });
   svg.append(...marks(item, box, plotHigh));
-  svg.append(shape("line", { class: "base cursor", x1: -9, x2: -9, y1: 0, y2: plotHigh }));
+  const chart = `${location.hash}/${item.system}/${title}`;
+  const isPointed = pointed.chart === chart && pointed.at < points.length;
+  const cursor = isPointed ? tenth(x(pointed.at + 0.5)) : -9;
+  svg.append(shape("line", { class: "base cursor", x1: cursor, x2: cursor, y1: 0, y2: plotHigh }));
   const read = (at) => series.map((one, number) => `${one.name} ${values[number][at] === null ? "none" : show(values[number][at])}`).join(", ");
+  const wordsAt = (at) => `${clock(points[at].at, long)}: ${read(at)}`;
   // A refresh keeps the figure that is seen and hands these over to it: they look at that one.
   const tell = (figure, at, words) => {
     for (const end of ["x1", "x2"]) figure.querySelector(".cursor").setAttribute(end, at);
@@ -67,9 +74,12 @@ export function timeChart(title, item, series, { show = String, now = null, foot
       key: title,
       onpointermove: (event) => {
         const at = place(event);
-        if (at !== null) tell(event.currentTarget, tenth(x(at + 0.5)), `${clock(points[at].at, long)}: ${read(at)}`);
+        if (at === null) return;
+        pointed = { chart, at };
+        tell(event.currentTarget, tenth(x(at + 0.5)), wordsAt(at));
       },
       onpointerleave: (event) => {
+        pointed = { chart: null, at: null };
         tell(event.currentTarget, -9, rest);
         event.currentTarget.from = null;
       },
@@ -86,7 +96,7 @@ export function timeChart(title, item, series, { show = String, now = null, foot
         else if (jobs) location.hash = jobs(points[first], item);
       },
     },
-    el("figcaption", {}, el("span", {}, title), " ", el("strong", {}, rest)),
+    el("figcaption", {}, el("span", {}, title), " ", el("strong", {}, isPointed ? wordsAt(pointed.at) : rest)),
     svg,
     large
       ? null
@@ -120,7 +130,8 @@ function axes(box, top, show, points, x, y, long) {
   ]);
   const every = Math.max(1, Math.ceil(points.length / (long ? 3 : 6)));
   points.forEach((point, at) => {
-    if (at % every === 0) made.push(shape("text", { ...words, x: tenth(x(at)), y: box.high - 4 }, clock(point.at, long)));
+    if (at % every || x(at) > box.wide - (long ? 90 : 34)) return; // what would be cut at the edge is left out
+    made.push(shape("text", { ...words, x: tenth(x(at)), y: box.high - 4 }, clock(point.at, long)));
   });
   return made;
 }

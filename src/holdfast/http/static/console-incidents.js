@@ -7,10 +7,29 @@ const topicOf = (one) => topicWords(one.topic).replace(/^./, (letter) => letter.
 const titleOf = (one) => `${topicOf(one)}${one.subject ? `: ${one.subject}` : ""}`;
 const lasted = (one) => span((new Date(one.ended_at ?? Date.now()) - new Date(one.began_at)) / 1000);
 
+// The jobs that a notice is about, in the query language.
+const quoted = (words) => `"${words.replaceAll('"', "")}"`;
+const ofKind = (subject, error = "") => {
+  const [kind, stage, name] = subject.split("/");
+  return `kind:${quoted(kind)} stage:${quoted(stage)}${error && name ? ` ${error}${quoted(name)}` : ""}`;
+};
+const BEHIND = {
+  provider_down: ({ subject }) => `state:held provider:${quoted(subject)}`,
+  no_worker: ({ subject }) => `state:queued queue:${quoted(subject)}`,
+  waiting_long: ({ subject }) => `state:queued queue:${quoted(subject)}`,
+  undeclared: ({ subject }) => `state:queued ${ofKind(subject)}`,
+  jobs_dying: ({ subject }) => `state:dead ${ofKind(subject, "error:")}`,
+  deadlines_at_risk: () => "sort:deadline",
+};
+function jobsOf(system, notice) {
+  const words = BEHIND[notice.topic]?.(notice);
+  return words ? `#jobs?${new URLSearchParams({ q: words, system })}` : null;
+}
+
 // Where a person goes from a notice; the server decides what is one (holdfast.operator.attention).
-export const PLACES = {
-  provider_down: (system, notice) =>
-    `#breaker/${encodeURIComponent(system)}/${encodeURIComponent(notice.subject)}`,
+const PLACES = {
+  provider_down: (system, { subject }) => `#breaker/${encodeURIComponent(system)}/${encodeURIComponent(subject)}`,
+  provider_untried: (system, notice) => PLACES.provider_down(system, notice),
   letters_open: () => "#dead",
   letters_escalated: () => "#dead",
   letters_of_bugs: () => "#dead",
@@ -20,11 +39,10 @@ export const PLACES = {
   outbox_lag: () => "#outbox",
   messages_set_aside: () => "#outbox",
   no_worker: () => "#machines",
-  undeclared: () => "#jobs",
-  waiting_long: (system) => `#jobs?q=state:queued&system=${encodeURIComponent(system)}`,
-  deadlines_at_risk: (system) => `#jobs?q=sort:deadline&system=${encodeURIComponent(system)}`,
   paused: () => "#machines",
 };
+export const placeOf = (system, notice) => PLACES[notice.topic]?.(system, notice) ?? jobsOf(system, notice);
+const NAMES = { breaker: "Its breaker", dead: "Dead letters", outbox: "Outbox", machines: "Workers", jobs: "Its jobs" };
 
 // What wakes somebody stands above what can wait.
 export const worstFirst = (items) => items.toSorted((one, other) => Number(other.severity === "page") - Number(one.severity === "page"));
@@ -32,18 +50,19 @@ export const worstFirst = (items) => items.toSorted((one, other) => Number(other
 // The card of the first screen; it must say all without a click.
 export function incidentCard(one, again, title = null) {
   const now = one.now ?? {};
+  const isOpen = one.state === "open";
   return el(
     "section",
-    { class: `card incident ${one.severity}`, key: one.id, "aria-label": `Incident ${titleOf(one)}` },
+    { class: `card incident ${isOpen ? one.severity : "past"}`, key: one.id, "aria-label": `Incident ${titleOf(one)}` },
     el(
       "div",
       { class: "head" },
       el("h3", {}, link(incidentHref(one), title ? `${title}: ${titleOf(one)}` : titleOf(one))),
-      el("span", { class: `pill ${one.severity === "page" ? "error" : "warn"}` }, one.severity),
+      isOpen ? el("span", { class: `pill ${one.severity === "page" ? "error" : "warn"}` }, one.severity) : pill(one.state),
       el("span", { class: "soft small", title: one.assignee }, one.assignee ? `assigned to ${one.assignee}` : "not acknowledged"),
       el("div", { class: "end" }, acts(one, again)),
     ),
-    el("p", {}, sentence(now.sentence ?? one.sentence)),
+    el("p", {}, isOpen ? null : el("span", { class: "soft" }, "As it was seen last: "), sentence(now.sentence ?? one.sentence)),
     facts([
       ["Since", since(one, now)],
       [one.unit === "job" ? "Who is hit" : "What is hit", whom(one, now)],
@@ -61,12 +80,16 @@ const since = (one, now) =>
     : el("span", {}, when(one.began_at), ` (${lasted(one)})`);
 
 // Those that wait now; where they have gone on or died, as many as there were.
-const whom = (one, now) =>
-  hit(now.number, now.owners, one.unit) || (one.jobs_max > 1 ? `at most ${hit(one.jobs_max, one.owners_max, one.unit)}, none now` : "");
+function whom(one, now) {
+  const words = hit(now.number, now.owners, one.unit);
+  if (!words) return one.jobs_max > 1 ? `at most ${hit(one.jobs_max, one.owners_max, one.unit)}, none now` : "";
+  const place = one.unit === "job" ? jobsOf(one.system, one) : null;
+  return place ? link(place, words) : words;
+}
 
 function wayTo(one) {
-  const place = PLACES[one.topic]?.(one.system, one);
-  return place ? link(place, "Go there") : null;
+  const place = placeOf(one.system, one);
+  return place ? link(place, NAMES[place.match(/\w+/)[0]]) : null;
 }
 
 const hit = (number, owners, unit = "job") => (number ? `${many(number)} ${unit}${number === 1 ? "" : "s"}${owners ? ` of ${count(owners, "customer")}` : ""}` : "");

@@ -165,7 +165,7 @@ function queryForm(wanted, system, systems) {
 }
 
 // What may be typed next: a field, or after its colon the values that there are. The server is asked once.
-const FIELDS = ["state:", "kind:", "stage:", "provider:", "owner:", "queue:", "error:", "key:", "id:", "age:>10m", "since:1h", "input.", "sort:"];
+const FIELDS = ["state:", "kind:", "stage:", "provider:", "owner:", "queue:", "error:", "key:", "id:", "age:>10m", "since:1h", "until:1h", "input.", "sort:"];
 let known = null;
 let offered = []; // drawn again with the view, so that a refresh takes no suggestion away
 async function readKnown() {

@@ -76,9 +76,8 @@ export async function letter({ parts: [id] }, again) {
       ["Group", link(`#group/${encodeURIComponent(one.system)}/${one.fingerprint}`, one.fingerprint)],
       ["Original", text(one.original)],
     ]),
-    el("h3", {}, "Context"),
-    el("pre", {}, context(one.sanitized_context)),
-    one.last_stack ? el("details", {}, el("summary", {}, "Stack"), el("pre", {}, one.last_stack)) : null,
+    one.last_stack ? el("details", { key: "stack", open: one.category === "bug_or_config" }, el("summary", {}, "Stack"), el("pre", {}, one.last_stack)) : null,
+    el("details", { key: "context" }, el("summary", {}, "Context"), el("pre", {}, context(one.sanitized_context))),
     el("h3", {}, "History"),
     table(
       [

@@ -1,10 +1,10 @@
 // The first look: what asks for a person, then each system's last hour.
 import { api, el } from "./holdfast.js";
 import { timeChart } from "./charts.js";
-import { PLACES, incidentCard, worstFirst } from "./console-incidents.js";
+import { incidentCard, placeOf, worstFirst } from "./console-incidents.js";
 import * as systems from "./console-systems.js";
 import { failureChart, jobsBehind, pace, providerChart } from "./console-time.js";
-import { link, many, sentence, span, topicWords } from "./parts.js";
+import { count, link, many, sentence, span, topicWords } from "./parts.js";
 
 export async function overview(place, again) {
   const [now, going, past, more] = await Promise.all([
@@ -14,13 +14,16 @@ export async function overview(place, again) {
     systems.asks(),
   ]);
   const byName = new Map(past.items.map((one) => [one.system, one]));
+  const all = now.items.toSorted(byUrgency);
+  const [quiet, busy] = [true, false].map((wanted) => all.filter((one) => isAtRest(one, byName.get(one.system)) === wanted));
   return el(
     "div",
     {},
     el("h2", { tabindex: "-1" }, "Overview"),
     worstFirst(going.items).map((one) => incidentCard(one, again, now.items.length > 1 ? one.system : null)),
     asks(now.items, more, going.items),
-    now.items.toSorted(byUrgency).map((one) => card(one, byName.get(one.system))),
+    busy.map((one) => card(one, byName.get(one.system))),
+    quiet.length ? atRest(quiet) : null,
   );
 }
 
@@ -41,12 +44,12 @@ function asks(items, more, going) {
   const lines = notices.map(({ system, title, notice }) => {
     const words = sentence(several ? `${title}: ${notice.sentence}` : notice.sentence);
     if (notice.severity === "page") words.push(el("small", {}, sentence(notice.to_do)));
-    const place = PLACES[notice.topic]?.(system, notice);
+    const place = placeOf(system, notice);
     return el("li", { class: notice.severity }, place ? link(place, ...words) : el("span", {}, words));
   });
   lines.push(...more.map((line) => el("li", { class: "ticket" }, line)));
   if (!lines.length && going.length) return null;
-  if (!lines.length) return el("p", { class: "callout good", key: "well" }, "Nothing asks for a person.");
+  if (!lines.length) return allWell(items);
   const worst = notices.some((one) => one.notice.severity === "page") ? "error" : "warn";
   return el(
     "div",
@@ -54,6 +57,33 @@ function asks(items, more, going) {
     el("strong", {}, "Asks for a person"),
     el("ul", { class: "notices" }, lines),
   );
+}
+
+function allWell(items) {
+  const sum = (number) => items.reduce((all, one) => all + number(one), 0);
+  const ended = sum((one) => (one.finished_last_hour ?? []).reduce((all, row) => all + row.jobs, 0));
+  const words = [count(items.length, "system"), count(sum((one) => one.workers ?? 0), "worker"), `${count(ended, "job")} ended in the last hour`];
+  return el(
+    "div",
+    { class: "callout good well", key: "well" },
+    el("strong", {}, "Nothing asks for a person."),
+    el("span", { class: "small" }, words.join(", ")),
+  );
+}
+
+// Systems that did nothing for an hour, and need nothing: a line each, below those that somebody may want to see.
+function atRest(items) {
+  const week = (one) => link(`#time?minutes=10080&system=${encodeURIComponent(one.system)}`, "The last 7 days");
+  const line = (one) =>
+    el(
+      "li",
+      { key: one.system },
+      el("span", {}, one.title),
+      state(one),
+      el("span", { class: "soft small" }, one.runs_jobs ? count(one.workers, "worker") : "no jobs of its own"),
+      one.runs_jobs ? week(one) : null,
+    );
+  return el("section", { class: "card", key: "rest", "aria-label": "At rest" }, el("h2", {}, "At rest"), el("ul", { class: "rest" }, items.map(line)));
 }
 
 function card(one, past) {
@@ -72,7 +102,7 @@ function card(one, past) {
         : null,
     ),
     one.lanes !== undefined && one.runs_jobs ? figures(one, depth) : null,
-    past && (isAtRest(past) ? restLine(one) : charts(past, one, depth)),
+    past && charts(past, one, depth),
   );
 }
 
@@ -99,11 +129,11 @@ function figures(one, depth) {
   return el("div", { class: "figures" }, cells.map(cell));
 }
 
-// Empty charts say nothing at the price of a screen: an hour in which nothing happened is a line.
-const isAtRest = (past) =>
-  past.points.every((point) => !(point.stages || point.failed || point.waiting || point.running || point.outbox));
-const restLine = (one) =>
-  one.runs_jobs ? el("p", { class: "soft small" }, "Nothing ran or waited in the last hour. ", link(`#time?minutes=10080&system=${encodeURIComponent(one.system)}`, "The last 7 days")) : null;
+// Empty charts say nothing at the price of a screen.
+const isAtRest = (one, past) =>
+  one.light === "green" &&
+  !live(one) &&
+  Boolean(past?.points.every((point) => !(point.stages || point.failed || point.waiting || point.running || point.outbox)));
 
 // The light is the server's: no page of its own may call a system well.
 const LIGHTS = { red: "error", yellow: "warn", green: "good" };
@@ -133,6 +163,14 @@ function charts(past, one, depth) {
     timeChart("Oldest waits", past, [{ name: "oldest", kind: "line", value: (point) => point.oldest_age_s }], { show: span, jobs, now: one.lanes && span(Math.max(one.oldest_age_s, one.oldest_held_age_s)) }),
     failureChart(past, { jobs }),
     past.points.some((point) => point.outbox) ? messages(past) : null,
-    past.providers.map((provider) => providerChart(provider, past, { jobs })),
+    providersOf(past, one).map((provider) => providerChart(provider, past, { jobs })),
   );
+}
+
+// Those that are not called at present, then the busiest: a row of them; the others are in the view of time.
+const PROVIDERS_DRAWN = 4;
+function providersOf(past, one) {
+  const calls = (provider) => provider.points.reduce((sum, point) => sum + point.calls, 0);
+  const isHeld = (provider) => Number(one.breakers_not_closed?.includes(provider.name) ?? false);
+  return past.providers.toSorted((a, b) => isHeld(b) - isHeld(a) || calls(b) - calls(a)).slice(0, PROVIDERS_DRAWN);
 }

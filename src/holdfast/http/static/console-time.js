@@ -60,11 +60,13 @@ function filterForm(query) {
   );
 }
 
-// The jobs behind a point: those that were made since it began, as the query language says it.
+// The jobs behind a point: those that were accepted in its time, as the query language says it.
+const minute = (time) => `${new Date(time).toISOString().slice(0, 16)}Z`;
 export const jobsBehind = (query) => (point, item) => {
   const words = FILTERS.filter((name) => query?.get(name)).map((name) => `${name}:"${query.get(name)}"`);
-  const minutes = Math.max(1, Math.ceil((new Date(item.now) - new Date(point.at)) / 60000));
-  return `jobs?${new URLSearchParams({ q: [...words, `since:${minutes}m`].join(" "), system: item.system })}`;
+  const begins = new Date(point.at).getTime();
+  words.push(`since:${minute(begins)}`, `until:${minute(begins + item.step_s * 1000)}`);
+  return `jobs?${new URLSearchParams({ q: words.join(" "), system: item.system })}`;
 };
 
 // What goes on, in words: stages where there are any, else jobs; a system that does nothing is at rest.
@@ -73,7 +75,7 @@ export function pace(item, isBrief = false) {
   const recent = item.points.slice(-Math.max(2, Math.round(5 / minutes)));
   const each = (name) => recent.reduce((sum, point) => sum + point[name], 0) / (recent.length * minutes);
   const [stages, jobs] = [each("stages"), each("jobs")];
-  const last = item.points.at(-1);
+  const last = item.points.findLast((point) => point.running !== null) ?? {};
   if (!stages && !jobs) return last.running ? `${last.running} running` : last.waiting ? `${many(last.waiting)} waiting` : "at rest";
   const words = `${stages < 10 ? stages.toFixed(1) : whole(stages)}${isBrief ? "" : " stages"}/min`;
   if (isBrief) return words;

@@ -2,7 +2,6 @@
 import { api, el, follow, morph, signIn, who } from "./holdfast.js";
 import { restore } from "./drafts.js";
 import { icon } from "./icons.js";
-import { openPalette } from "./palette.js";
 import { ask, say } from "./parts.js";
 import { overview } from "./console-overview.js";
 import { jobs } from "./console-jobs.js";
@@ -39,6 +38,7 @@ function later(file, name) {
   };
 }
 
+const openPalette = later("./palette.js", "openPalette");
 const VIEWS = {
   overview,
   time,

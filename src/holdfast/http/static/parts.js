@@ -74,9 +74,17 @@ export const context = (data) => JSON.stringify(data, asMoment, 2);
 const CAUSES = { validation: "data", not_found: "data", policy_reject: "data", auth: "auth_config", bug_or_config: "code" };
 export const likelyCause = (one) => CAUSES[one.category] ?? "transient";
 
-// A sentence of the server's: its moments as everything else here shows them, and what one types as such.
-const MOMENT = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00))/;
-export const sentence = (words) => String(words ?? "").split(MOMENT).flatMap((piece, at) => (at % 2 ? when(piece) : typed(piece)));
+// A sentence of the server's: its moments by the reader's clock, as everything else here shows them, and what one types
+// as such.
+const MOMENT = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)|\b\d\d:\d\d UTC\b)/;
+export const sentence = (words) => String(words ?? "").split(MOMENT).flatMap((piece, at) => (at % 2 ? moment(piece) : typed(piece)));
+const moment = (piece) => (piece.endsWith("UTC") ? clockTime(piece) : when(piece));
+function clockTime(piece) {
+  const date = new Date();
+  date.setUTCHours(piece.slice(0, 2), piece.slice(3, 5));
+  const words = date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  return el("time", { datetime: `${piece.slice(0, 5)}Z`, title: piece }, words);
+}
 const typed = (words) => words.split("`").map((piece, at) => (at % 2 ? el("code", {}, piece) : piece));
 
 export function span(seconds) {
@@ -105,6 +113,7 @@ const TOPICS = {
   jobs_dying: "many jobs die",
   waiting_long: "jobs wait too long",
   undeclared: "a stage nobody runs",
+  provider_untried: "a provider nobody calls",
   outbox_lag: "the outbox lags",
   store_down: "database down",
   broker_down: "broker away",
@@ -137,18 +146,17 @@ export function table(columns, rows, key = null, none = "Nothing.") {
     if (/\S{32}/.test(made.textContent)) made.className = "long";
     return made;
   };
-  const line = (row) =>
-    el(
-      "tr",
-      { key: key && String(key(row)) },
-      columns.map(([title, one]) => cell(row, title, one)),
-    );
+  const cells = rows.map((row) => columns.map(([title, one]) => cell(row, title, one)));
+  // A column that no row fills is left out, unless its head is how its order is chosen.
+  const isFilled = columns.map(([, , shown], at) => shown || cells.some((line) => line[at].textContent || line[at].querySelector("input")));
+  const filled = (all) => all.filter((_, at) => isFilled[at]);
   const head = (title, shown) => el("th", { scope: "col", "aria-sort": shown?.dataset.sorted ?? null }, shown ?? title);
   const heads = columns.map(([title, , shown]) => (title ? head(title, shown) : el("td")));
+  const lines = rows.map((row, at) => el("tr", { key: key && String(key(row)) }, filled(cells[at])));
   return el(
     "div",
     { class: "scroll" },
-    el("table", {}, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, rows.map(line))),
+    el("table", {}, el("thead", {}, el("tr", {}, filled(heads))), el("tbody", {}, lines)),
   );
 }
 

@@ -70,6 +70,7 @@ async function draw() {
     say(`Not up to date: ${error.message}`, "warn"); // what is shown stays, and so does what was typed
     return;
   }
+  if (isStale && current && current.id !== chosenId()) return; // somebody went on meanwhile: a key must not meet what they left
   morph(box, el("div", { id: "desk" }, queue(), el("div", { class: "panes-of", key: current?.id ?? "none" }, current ? panes(current) : nothing())));
   restore(box);
   agree();
