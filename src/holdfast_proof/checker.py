@@ -3,7 +3,8 @@
     S1 acceptance      S2 one end per epoch   S3 legal edges       S4 fencing         S5 exclusion      S6 evidence
     S7 effects         S8 re-sends            S9 tokens            S10 retention      S12 budgets       S13 Retry-After
     S14 breakers       S15 deadlines          S16 outbox and acks  S17 inbox          S18 no orphans    S19 dead letters
-    S20 no silence     S21 secrecy            S22 shared effects   L1 all ended       L2 outbox empty   L4 broker empty
+    S20 no silence     S21 secrecy            S22 shared effects   S28 progress once  L1 all ended      L2 outbox empty
+    L4 broker empty
 
 A world's own checks come on top; the kernel's adds S23, what is paid for once, that of two releases S24, deploys,
 that of the family S25, that of keys that take turns S26, that of pauses S27.

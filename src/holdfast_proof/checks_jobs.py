@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 
@@ -167,6 +168,17 @@ def check_progress(history: RunHistory) -> Iterator[Violation]:
             yield Violation("S4", text, line.id)
 
 
+def check_progress_once(history: RunHistory) -> Iterator[Violation]:
+    """S28: what a stage notes once in an epoch it notes once, however often it is held, retried or taken over."""
+    noted: set[tuple[str, str]] = set()
+    for line in history.of("event"):
+        if line.data[1] != "progress" or "epoch" not in json.loads(line.data[2]):
+            continue
+        if (line.id, line.data[2]) in noted:
+            yield Violation("S28", f"Job {line.id} noted its progress again: {line.data[2]}.", line.id)
+        noted.add((line.id, line.data[2]))
+
+
 def check_deadline(history: RunHistory) -> Iterator[Violation]:
     """S15: nothing is done after its deadline, and nothing is expired before it."""
     for change in history.all_changes():
@@ -228,6 +240,7 @@ JOBS = (
     check_fencing,
     check_results,
     check_progress,
+    check_progress_once,
     check_deadline,
     check_dead_letters,
     check_liveness,

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from holdfast.tables import events
 from holdfast_systems.grading import attempts, submissions, sweep, transitions
 from holdfast_systems.grading.transitions import SubmissionChange, SubmissionEvent
 from tests.proof import mutants_floors, mutants_grading_messages
@@ -220,6 +221,18 @@ def claim_taken_over() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def progress_noted_by_every_attempt() -> Iterator[None]:
+    """Whoever was held, or tries again, reports the same progress again."""
+
+    async def append_always(tx: Any, job_id: str, attempt: int, type: str, data: str, now: int) -> bool:
+        await events.append(tx, [(job_id, attempt, type, data)], now)
+        return True
+
+    with swapped(events, "append_once", append_always):
+        yield
+
+
 # A bug that one seed in four or more shows has 60 seeds, a rarer one 150 or more.
 MUTANTS = (
     Mutant(
@@ -230,6 +243,7 @@ MUTANTS = (
     ),
     Mutant(progress_after_terminal, ("G9",), 60),
     Mutant(progress_goes_backwards, ("G9",), 60),
+    Mutant(progress_noted_by_every_attempt, ("S28",), 60),
     Mutant(sweep_touches_review_required, ("G12",), 150),
     Mutant(sweep_comes_too_early, ("G12",), 60),
     Mutant(late_result_flips_state, ("G9", "G12"), 150),
