@@ -1,8 +1,10 @@
 """How many calls a provider takes, a minute and at once, as values that all processes share.
 
 By default no minute, wherever it begins, sees more calls than the limit: the calls of the last minute are remembered
-as (time, how many), at most sixty-one entries however high the limit is. With a `burst` it is a bucket instead: it
-starts full, holds so many calls, and is refilled evenly, so that a minute may see the limit and the burst together.
+as (time, how many), at most sixty-two entries however high the limit is. A call counts from its permission on, and
+comes to the provider a moment later: it counts for that moment longer, so that no minute of the provider's sees more
+either. With a `burst` it is a bucket instead: it starts full, holds so many calls, and is refilled evenly, so that a
+minute may see the limit and the burst together.
 
 Of calls at once each has a place, taken before the call and given back after it. One whose holder died comes free when
 its time is over.
@@ -14,6 +16,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 MINUTE_MS = 60_000
+ON_ITS_WAY_MS = 1_000
+"""A permitted call comes to its provider within this time, also where the machine is busy."""
+COUNTS_MS = MINUTE_MS + ON_ITS_WAY_MS
 # Up to this many calls a minute each is remembered by itself; above it, those of one second share an entry.
 EXACT_MAX = 60
 COARSE_MS = 1_000
@@ -41,12 +46,12 @@ def spend(usage: Usage, per_minute: int, burst: int | None, now: int) -> Usage |
         return _spend_token(usage, per_minute, burst, now)
     live = _live(usage.recent, now)
     if sum(calls for _, calls in live) >= per_minute:
-        return live[0][0] + MINUTE_MS
+        return live[0][0] + COUNTS_MS
     return Usage(recent=_with_call(live, per_minute, now))
 
 
 def _live(recent: Iterable[tuple[int, int]], now: int) -> tuple[tuple[int, int], ...]:
-    return tuple((at, calls) for at, calls in recent if at + MINUTE_MS > now)
+    return tuple((at, calls) for at, calls in recent if at + COUNTS_MS > now)
 
 
 def _with_call(live: tuple[tuple[int, int], ...], per_minute: int, now: int) -> tuple[tuple[int, int], ...]:
