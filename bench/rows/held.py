@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from bench.model import NOTHING, Book, Measured, Row, Run, at_least, at_most
 
 HELD = Run("holdfast", "held", 1_000_000, 20_000, once=True, timeout_s=3_600)
+STEADY = Run("holdfast", "steady", 600, 10, once=True, timeout_s=3_600)
 RECOVERY_S_MAX = 10.0
 
 
@@ -35,12 +38,15 @@ def pickup(book: Book) -> Measured:
     return at_most(book.spread("holdfast", "held", "pickup_ratio"), 1.5, more)
 
 
-def recovery(book: Book) -> Measured:
-    if not book.has("holdfast", "held"):
-        return NOTHING
-    seconds = book.spread("holdfast", "held", "recovery_s")
-    text = f"{seconds.median:.1f} s ({seconds.low:.1f} to {seconds.high:.1f})"
-    return Measured(text, seconds.median <= RECOVERY_S_MAX, seconds.median, seconds.low, seconds.high)
+def recovery(task: str) -> Callable[[Book], Measured]:
+    def judge(book: Book) -> Measured:
+        if not book.has("holdfast", task):
+            return NOTHING
+        seconds = book.spread("holdfast", task, "recovery_s")
+        text = f"{seconds.median:.1f} s ({seconds.low:.1f} to {seconds.high:.1f})"
+        return Measured(text, seconds.median <= RECOVERY_S_MAX, seconds.median, seconds.low, seconds.high)
+
+    return judge
 
 
 def buffers(book: Book) -> Measured:
@@ -51,10 +57,45 @@ def buffers(book: Book) -> Measured:
     return at_most(book.spread("holdfast", "held", "buffers_ratio"), 1.5, more)
 
 
+def steady_pickup(book: Book) -> Measured:
+    if not book.has("holdfast", "steady"):
+        return NOTHING
+    rates = [book.spread("holdfast", "steady", name).median for name in ("before_per_s", "held_per_s")]
+    before, held, p50, held_p50, jobs = (
+        book.spread("holdfast", "steady", name).median
+        for name in ("before_p99_ms", "held_p99_ms", "before_p50_ms", "held_p50_ms", "jobs")
+    )
+    more = f": p99 {held:.1f} ms against {before:.1f}, p50 {held_p50:.1f} against {p50:.1f}, {jobs:,.0f} jobs"
+    more += f", {rates[0]:,.0f}/s and {rates[1]:,.0f}/s"
+    return at_most(book.spread("holdfast", "steady", "p99_ratio"), 1.5, more)
+
+
+def steady_cpu(book: Book) -> Measured:
+    if not book.has("holdfast", "steady"):
+        return NOTHING
+    before, held = (book.spread("holdfast", "steady", f"{name}_database_us").median for name in ("before", "held"))
+    return at_most(book.spread("holdfast", "steady", "database_ratio"), 1.5, f": {held:.0f} us against {before:.0f}")
+
+
 ROWS = [
     Row("held", "a burst of jobs behind a held snapshot", ">= 0.9 of the same without", (HELD,), rate),
     Row("held-flat", "the last third of it", ">= 0.9 of the same without", (HELD,), last_third),
     Row("held-pickup", "pick-up p99 behind it", "<= 1.5 of before", (HELD,), pickup),
-    Row("held-recovery", "after the release, to 0.9 of the rate without", "<= 10 s", (HELD,), recovery),
+    Row("held-recovery", "after the release, to 0.9 of the rate without", "<= 10 s", (HELD,), recovery("held")),
     Row("held-buffers", "buffers of a claim of fifty, behind it", "<= 1.5 of without", (HELD,), buffers),
+    Row(
+        "steady",
+        "800 jobs a second: pick-up p99 behind a held snapshot",
+        "<= 1.5 of before",
+        (STEADY,),
+        steady_pickup,
+    ),
+    Row("steady-cpu", "the same: the database's CPU a job", "<= 1.5 of before", (STEADY,), steady_cpu),
+    Row(
+        "steady-recovery",
+        "the same: after the release, to a usual second's p99",
+        "<= 10 s",
+        (STEADY,),
+        recovery("steady"),
+    ),
 ]

@@ -50,7 +50,7 @@ async def held(count: int) -> Figures:
     async with AsyncExitStack() as stack:
         sides = {name: Side(await stack.enter_async_context(_kernel(name))) for name in SIDES}
         before = await _picked_up(sides)
-        async with _snapshot():
+        async with snapshot(_url("held")):
             for _ in range(SLICES):
                 for side in sides.values():
                     await side.run(size)
@@ -72,8 +72,9 @@ async def _kernel(side: str) -> AsyncIterator[Kernel]:
 
 
 @asynccontextmanager
-async def _snapshot() -> AsyncIterator[None]:
-    reader = await asyncpg.connect(_url("held"), server_settings={"application_name": "report"})
+async def snapshot(url: str) -> AsyncIterator[None]:
+    """A transaction that has read something and stays open, as a report does."""
+    reader = await asyncpg.connect(url, server_settings={"application_name": "report"})
     async with reader.transaction(isolation="repeatable_read"):
         await reader.fetch("SELECT 1 FROM holdfast_jobs LIMIT 1")
         yield

@@ -16,6 +16,7 @@ PLACES = {
     "picking_up": ("pickup", "pickup_sqlite"),
     "depth": ("depth",),
     "held": ("held",),
+    "steady": ("steady",),
     "history": ("history",),
     "querying": ("querying",),
     "embedded": ("embedded",),
