@@ -1,9 +1,10 @@
 """What the tests cost: the CPU of each, with that of the children that ended in it.
 
-    HOLDFAST_TEST_CPU=.cache/cpu make test      each process of pytest writes a line for every test
+    TESTS_CPU=.cache/cpu make test      each process of pytest writes a line for every test
     python -m tests.cpu .cache/cpu              the sums: by folder, by file, and the dearest tests
 
-On two processors a run lasts at least half of the sum. Servers that outlive the tests are not in it.
+On two processors a run lasts at least half of the sum. The last test of each process of pytest is told with what its
+servers took, which end there.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 import pytest
 
-WANTED = "HOLDFAST_TEST_CPU"
+WANTED = "TESTS_CPU"
 
 
 def spent_s() -> float:

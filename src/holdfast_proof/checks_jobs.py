@@ -172,7 +172,7 @@ def check_progress_once(history: RunHistory) -> Iterator[Violation]:
     """S28: what a stage notes once in an epoch it notes once, however often it is held, retried or taken over."""
     noted: set[tuple[str, str]] = set()
     for line in history.of("event"):
-        if line.data[1] != "progress" or "epoch" not in json.loads(line.data[2]):
+        if line.data[1] != "progress" or "epoch" not in json.loads(line.data[2] or "{}"):
             continue
         if (line.id, line.data[2]) in noted:
             yield Violation("S28", f"Job {line.id} noted its progress again: {line.data[2]}.", line.id)

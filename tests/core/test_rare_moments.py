@@ -74,8 +74,8 @@ def test_calls_that_share_an_entry_leave_the_minute_together_and_none_too_early(
     usage = rate.Usage()
     for _ in range(120):
         usage = spent(rate.spend(usage, 120, None, 999))
-    assert rate.spend(usage, 120, None, 60_998) == 61_000, "no minute sees more, wherever it begins"
-    assert spent(rate.spend(usage, 120, None, 61_000)).recent == ((61_000, 1),)
+    assert rate.spend(usage, 120, None, 61_998) == 62_000, "no minute sees more, wherever it begins"
+    assert spent(rate.spend(usage, 120, None, 62_000)).recent == ((62_000, 1),)
 
 
 def spent(usage: rate.Usage | int) -> rate.Usage:

@@ -85,7 +85,8 @@ def url_of(place: Place) -> str:
 
 @pytest.fixture
 async def kernel(place: Place) -> AsyncIterator[Kernel]:
-    gate.clear()
+    global gate
+    gate = asyncio.Event()  # of this test's loop
     yield place.kernel(app, clock=SystemClock())
     await close_all(place)
 

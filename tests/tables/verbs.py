@@ -84,6 +84,13 @@ def plan(a: Family, job_id: str, former: str | None = None) -> list[Plan]:
     return [Plan("new", "t", job_id, a.named("kind"), "run", a.named("provider"), "token", 2, 1, former, "ticket")]
 
 
+async def prune_outbox(tx: Tx, before: int, limit: int) -> list[int]:
+    """How many messages went, and after which to go on, from the first: a database that was used goes on counting."""
+    (head,) = await tx.rows(outbox.sql.oldest, after=0, limit=1)
+    gone, upto = await outbox.prune(tx, 0, before, limit)
+    return [gone, upto - head["first"] + 1]
+
+
 async def followed(tx: Tx, a: Family, severity: str, hit: Hit) -> list[Any]:
     (known,) = [each for each in await incidents.live(tx, 0) if each.id == a.incident]
     return [await incidents.follow(tx, known, severity, "what is known now", hit)]
@@ -213,8 +220,8 @@ OF_A_FAMILY: dict[str, Verb] = {
     ),
     "ops.messages_aside": lambda tx, a, now: ops.messages_aside(tx),
     "ops.outbox_page": lambda tx, a, now: ops.outbox_page(tx, before=None, limit=9),
-    "outbox.prune": lambda tx, a, now: outbox.prune(tx, 0, a.at + 1, 9),
-    "outbox.prune at the very time": lambda tx, a, now: outbox.prune(tx, 0, a.at, 1),
+    "outbox.prune": lambda tx, a, now: prune_outbox(tx, a.at + 1, 9),
+    "outbox.prune at the very time": lambda tx, a, now: prune_outbox(tx, a.at, 1),
     "pauses.is_paused": lambda tx, a, now: after(
         *(pauses.is_paused(tx, sort, name) for sort in ("kind", "queue") for name in (a.named("kind"), "x"))  # type: ignore[arg-type]
     ),
