@@ -205,8 +205,10 @@ def complaint(expression: Expression) -> str | None:
         short_s = expression.play(grown(attack, LENGTH))
         if short_s < NOTICED_S:
             continue
-        long_s = expression.play(grown(attack, LENGTH * GROWTH))
-        if long_s > short_s * GROWTH * 2:
+        long, limit_s = grown(attack, LENGTH * GROWTH), short_s * GROWTH * 2
+        # Whoever has the processor beside us makes one playing long, not each of four.
+        if all(expression.play(long) > limit_s for _ in range(4)):
+            long_s = expression.play(long)
             took = f"{short_s * 1e3:.0f} ms for {LENGTH} characters, {long_s * 1e3:.0f} ms for {LENGTH * GROWTH}"
             return f"{expression.path}: {expression.pattern.pattern[:80]!r} by {attack}: {took}"
     return None
