@@ -176,7 +176,7 @@ def test_what_an_operator_needs_stays(text: str) -> None:
     assert redact_message(text) == text
 
 
-@given(st.uuids(), st.datetimes(datetime(1970, 1, 1)), st.integers(0, 10**13), st.ip_addresses(v=4))
+@given(st.uuids(), st.datetimes(datetime(1970, 1, 1)), st.integers(0, 10**13), st.ip_addresses(v=4))  # noqa: DTZ001 - as Hypothesis asks for it
 def test_ids_and_times_are_no_phone_numbers(id_: uuid.UUID, at: object, number: int, address: object) -> None:
     text = f"job {id_} at {at} number {number} host {address}"
     assert redact_message(text) == text

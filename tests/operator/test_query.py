@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -218,3 +219,12 @@ async def test_every_order_shows_every_job_once_page_by_page(deploy: Deploy) -> 
     other = (await query_jobs(desk, ListPage(limit=1), "sort:deadline"))["next"]
     with pytest.raises(InvalidInput, match="what an earlier page gave"):
         await query_jobs(desk, ListPage(limit=1, cursor=other), "sort:oldest")
+
+
+def test_a_moment_is_of_utc_wherever_the_process_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "America/New_York")
+        time.tzset()
+        query = parse_query("since:2026-01-31T15:48Z until:2026-02-01", now=NOW)
+    time.tzset()
+    assert (query.created_from, query.created_to) == (1_769_874_480_000, 1_769_904_000_000)

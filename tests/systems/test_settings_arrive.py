@@ -26,4 +26,4 @@ def test_a_refusal_under_a_public_code_keeps_its_headers() -> None:
 
 def test_a_time_without_its_zone_is_refused() -> None:
     with pytest.raises(ValueError, match="must have a time zone"):
-        _read_utc(datetime(2026, 1, 31, 12))
+        _read_utc(datetime(2026, 1, 31, 12))  # noqa: DTZ001 - that is what is refused
